@@ -1,0 +1,45 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Both create .venv once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test test-slow bench lint format clean
+.DEFAULT_GOAL := help
+
+help:  ## what can be done here
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Creating the environment in $(VENV) (once; a few minutes, mostly PyTorch) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "nscl needs Python 3.11, 3.12 or 3.13; say which: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[lab]" --group dev
+	@touch $@
+
+demo: $(READY)  ## two tasks on the digits, with and without a memory
+	@$(BIN)/python examples/two_tasks.py
+
+test: lint  ## everything that must hold before a change lands (under 10 minutes)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY)  ## the long proofs
+	$(BIN)/python -m pytest -m slow
+
+bench: $(READY)  ## speed and memory, as ratios against the dense way in the same run
+	$(BIN)/python -m benchmarks
+
+lint: $(READY)  ## style, types, direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and everything generated
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist
