@@ -6,7 +6,7 @@ class NsclError(Exception):
 
 
 class UnsupportedError(NsclError, TypeError):
-    """The model has something that cannot be protected, or that nobody has taught nscl to protect."""
+    """The model has something that cannot be protected, or that nobody taught nscl to protect."""
 
 
 class ModelMismatchError(NsclError, ValueError):
@@ -14,7 +14,7 @@ class ModelMismatchError(NsclError, ValueError):
 
 
 class FeatureError(NsclError, ValueError):
-    """Data passed to ``remember`` cannot be remembered: non-finite, empty or refused by the model."""
+    """Data given to ``remember`` cannot be used: non-finite, empty or refused by the model."""
 
 
 class MemoryFileError(NsclError, ValueError):

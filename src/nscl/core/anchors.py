@@ -1,0 +1,138 @@
+"""Norm layers are held in place by EWC, at constant cost however many tasks there are.
+
+METHODS §2.8: after each task ``F = Σ_batches B·(∂L/∂w)² / batches`` and the penalty is
+``strength · Σ_tasks F_t (w − w*_t)²``. A sum of parabolas is a parabola: its gradient,
+``2·strength·(ΣF · w − ΣF·w*)``, needs two tensors per parameter, exactly.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nscl.core.shards import whole
+from nscl.errors import FeatureError
+
+STRENGTH = 100.0  # the authors' coefficient, without a factor ½
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """ΣF and ΣF·w* of one parameter (float64), and how many batches the last F was taken over."""
+
+    fisher: Tensor
+    pull: Tensor
+    batches: int
+
+    def gradient(self, weight: Tensor, strength: float = STRENGTH) -> Tensor:
+        """Gradient of the penalty at ``weight``, in its dtype.
+
+        >>> anchor = Anchor(torch.ones(1), torch.zeros(1), 1)
+        >>> anchor.gradient(torch.tensor([0.5]))
+        tensor([100.])
+        """
+        fisher, pull = (t.to(weight.device, torch.float32) for t in (self.fisher, self.pull))
+        if weight.dtype == torch.float64:
+            fisher, pull = self.fisher.to(weight.device), self.pull.to(weight.device)
+        exact = 2.0 * strength * (fisher * weight.to(fisher.dtype) - pull)
+        return exact.to(weight.dtype)
+
+    def rows(self, start: int, stop: int) -> "Anchor":
+        """The part that belongs to some rows of a sharded parameter."""
+        return Anchor(self.fisher[start:stop], self.pull[start:stop], self.batches)
+
+    def penalty(self, weight: Tensor, strength: float = STRENGTH) -> float:
+        """Value of the penalty up to the constant Σ F·w*²."""
+        w = weight.detach().double().cpu()
+        return float(strength * (self.fisher * w * w - 2.0 * self.pull * w).sum())
+
+    def plus(self, other: "Anchor") -> "Anchor":
+        """One more task."""
+        return Anchor(self.fisher + other.fisher, self.pull + other.pull, other.batches)
+
+    def mixed(self, other: "Anchor") -> "Anchor":
+        """The same task seen in two parts: F is a mean over batches."""
+        total = self.batches + other.batches
+        mine, theirs = self.batches / total, other.batches / total
+        return Anchor(
+            mine * self.fisher + theirs * other.fisher,
+            mine * self.pull + theirs * other.pull,
+            total,
+        )
+
+
+class FisherSums:
+    """Adds up ``B·G²`` over the batches of one pass."""
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        self.parameters = dict(parameters)
+        self.sums = {
+            name: torch.zeros(tuple(p.shape), dtype=torch.float64)
+            for name, p in self.parameters.items()
+        }
+        self.batches = 0
+
+    def add(self, loss: Tensor, samples: int) -> None:
+        """Add one batch's squared mean gradient, weighted by its size."""
+        if loss.ndim != 0 or not loss.requires_grad:
+            raise FeatureError(
+                "the loss given to remember must be a scalar that depends on the model's "
+                f"parameters, not a tensor of shape {tuple(loss.shape)}"
+            )
+        gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+        for name, gradient in zip(self.parameters, gradients, strict=True):
+            if gradient is not None:
+                self.sums[name] += samples * whole(gradient).double().cpu().square()
+        self.batches += 1
+
+    def anchors(self) -> dict[str, Anchor]:
+        """Anchor every parameter at its present value."""
+        if self.batches == 0:
+            return {}
+        found = {}
+        for name, parameter in self.parameters.items():
+            fisher = self.sums[name] / self.batches
+            weight = whole(parameter.detach()).double().cpu()
+            found[name] = Anchor(fisher, fisher * weight, self.batches)
+        return found
+
+
+def default_loss(output: Any) -> Tensor:
+    """The model's own arg-max labels where the output is logits, else the mean squared norm.
+
+    Logits are an output (or its ``logits`` entry) of shape ``[samples, classes]``, or
+    ``[..., classes]`` under the name ``logits``; no labels are needed.
+    """
+    logits = _logits(output)
+    if logits is not None:
+        rows = logits.flatten(0, -2)
+        return F.cross_entropy(rows, rows.detach().argmax(-1))
+    tensors = [t for t in _tensors(output) if t.is_floating_point()]
+    if not tensors:
+        raise FeatureError(
+            "the model's output has no floating-point tensor: give remember a loss=..., or "
+            "norms='freeze' / 'train'"
+        )
+    first = tensors[0]
+    return first.square().sum() / max(1, first.shape[0] if first.ndim else 1)
+
+
+def _logits(output: Any) -> Tensor | None:
+    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if isinstance(named, Tensor) and named.ndim >= 2:
+        return named
+    if isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] >= 2:
+        return output
+    return None
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    if isinstance(output, Tensor):
+        return [output]
+    items = output.values() if isinstance(output, Mapping) else output
+    if isinstance(items, str) or not hasattr(items, "__iter__"):
+        return []
+    return [tensor for item in items for tensor in _tensors(item)]

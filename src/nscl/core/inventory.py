@@ -1,0 +1,267 @@
+"""What a model is made of: blocks that can be projected, norms, and what nobody taught us.
+
+Built afresh from the model whenever it is needed, so layers may be added at any time and nothing is
+hung on modules or parameters. State elsewhere is keyed by the qualified names found here.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from nscl.core import attention as _attention  # noqa: F401  (registers MultiheadAttention)
+from nscl.core.blocks import Bias, Block
+from nscl.core.layers import NORMS, LayerType, Matrix, layer_type_of
+from nscl.errors import NsclError, UnsupportedError
+
+
+@dataclass(frozen=True)
+class Use:
+    """One matrix of one module: the block it belongs to, and which constant is its bias's."""
+
+    block: str
+    constant: int | None
+
+
+@dataclass
+class Inventory:
+    """A model's parts by qualified name."""
+
+    blocks: dict[str, Block] = field(default_factory=dict)
+    uses: dict[nn.Module, list[Use]] = field(default_factory=dict)
+    norms: dict[str, nn.Module] = field(default_factory=dict)
+    unsupported: dict[str, str] = field(default_factory=dict)  # parameter → reason
+    excluded: set[str] = field(default_factory=set)
+    parameters: dict[str, nn.Parameter] = field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Qualified name of a parameter by identity."""
+        return {id(parameter): name for name, parameter in self.parameters.items()}
+
+    def norm_parameters(self) -> dict[str, nn.Parameter]:
+        """Affine parameters of all normalisation layers."""
+        names = self.names
+        return {
+            names[id(p)]: p
+            for module in self.norms.values()
+            for p in module.parameters(recurse=False)
+            if names[id(p)] not in self.excluded
+        }
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own module inside DistributedDataParallel, DataParallel or torch.compile."""
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            inner = model.module
+        elif hasattr(model, "_orig_mod"):
+            inner = model._orig_mod
+        else:
+            return model
+        if not isinstance(inner, nn.Module):
+            raise UnsupportedError(f"cannot find the module inside {type(model).__name__}")
+        model = inner
+
+
+def clean(name: str) -> str:
+    """A qualified name without the marks of compiled submodules."""
+    return name.replace("_orig_mod.", "").replace("._orig_mod", "")
+
+
+def take_inventory(model: nn.Module, *, exclude: Sequence[str] = ()) -> Inventory:
+    """List a model's blocks, norms and unsupported parameters."""
+    found = Inventory(parameters={clean(n): p for n, p in model.named_parameters()})
+    _check_parameters(found)
+    _exclude(found, model, exclude)
+    for name, module in model.named_modules():
+        if isinstance(module, NORMS):
+            found.norms[clean(name)] = module
+        elif not parametrize.is_parametrized(module):
+            layer_type = layer_type_of(module)
+            if layer_type is not None:
+                _add_layer(found, clean(name), module, layer_type)
+    _share_token_biases(found)
+    _find_unsupported(found, model)
+    return found
+
+
+def _check_parameters(found: Inventory) -> None:
+    for name, parameter in found.parameters.items():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise UnsupportedError(
+                f"parameter '{name}' has no shape yet: run one batch through the lazy model first"
+            )
+        if parameter.is_meta:
+            raise UnsupportedError(
+                f"parameter '{name}' is on the meta device and has no values: "
+                "materialise the model (to_empty, load_state_dict) first"
+            )
+
+
+def _exclude(found: Inventory, model: nn.Module, patterns: Sequence[str]) -> None:
+    modules = {clean(name) for name, _ in model.named_modules()}
+    for pattern in patterns:
+        hit = {
+            name
+            for name in found.parameters
+            if any(fnmatchcase(prefix, pattern) for prefix in _prefixes(name))
+        }
+        if not hit and not any(fnmatchcase(name, pattern) for name in modules):
+            known = ", ".join(sorted({name.split(".")[0] for name in found.parameters}))
+            raise NsclError(
+                f"exclude={pattern!r} matches no module or parameter; top-level names: {known}"
+            )
+        found.excluded |= hit
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    for length in range(1, len(parts) + 1):
+        yield ".".join(parts[:length])
+
+
+def _add_layer(found: Inventory, name: str, module: nn.Module, layer_type: LayerType) -> None:
+    names = found.names
+    for matrix in layer_type.matrices(module):
+        weight = _get(module, matrix.weight)
+        if weight is None or id(weight) not in names:
+            found.unsupported[f"{name}.{matrix.weight}"] = f"{type(module).__name__} without it"
+            continue
+        if names[id(weight)] in found.excluded:
+            found.uses.setdefault(module, []).append(Use("", None))
+            continue
+        _check_dtype(names[id(weight)], weight)
+        _check_forward(module, name)
+        block = _block(name, module, matrix, weight, names)
+        found.uses.setdefault(module, []).append(_merge(found, block))
+
+
+def _get(module: nn.Module, path: str | None) -> Tensor | None:
+    if path is None:
+        return None
+    owner, _, attribute = path.rpartition(".")
+    value = getattr(module.get_submodule(owner), attribute, None)
+    return value if isinstance(value, Tensor) else None
+
+
+def _check_dtype(name: str, weight: Tensor) -> None:
+    if not weight.is_floating_point():
+        raise UnsupportedError(
+            f"parameter '{name}' is {weight.dtype}: only real floating-point weights can be "
+            f"projected; leave it out with exclude=['{name}']"
+        )
+
+
+def _check_forward(module: nn.Module, name: str) -> None:
+    if isinstance(module, nn.Embedding) and module.max_norm is not None:
+        raise UnsupportedError(
+            f"embedding '{name}' has max_norm, which rewrites weights in every forward pass "
+            f"where no optimizer hook can hold them; drop max_norm or exclude=['{name}']"
+        )
+
+
+def _block(
+    name: str, module: nn.Module, matrix: Matrix, weight: Tensor, names: dict[int, str]
+) -> Block:
+    kind = type(module).__name__.removeprefix("FSDP")
+    bias = _get(module, matrix.bias)
+    groups, stop = matrix.groups, weight.shape[0] if matrix.stop is None else matrix.stop
+    if matrix.layout == "tokens":
+        features = weight.shape[0]
+    elif matrix.layout == "transposed":
+        features = weight.shape[0] // groups * weight[0, 0].numel()
+    else:
+        features = weight[0].numel()
+    return Block(
+        name=f"{name}.{matrix.label}".strip(".") if matrix.label else name or "model",
+        kind=f"{kind}.{matrix.label}" if matrix.label else kind,
+        weight=names[id(weight)],
+        start=matrix.start,
+        stop=stop,
+        features=features,
+        groups=groups,
+        layout=matrix.layout,
+        biases=() if bias is None else (Bias(names[id(bias)], matrix.bias_start),),
+    )
+
+
+def _merge(found: Inventory, block: Block) -> Use:
+    """Let modules that share a weight share its block: every use counts, each bias is a feature."""
+    for name, known in found.blocks.items():
+        overlap = known.weight == block.weight and (
+            known.start < block.stop and block.start < known.stop
+        )
+        if not overlap or {known.layout, block.layout} == {"rows", "tokens"}:
+            continue
+        if (known.layout, known.groups, known.features, known.start, known.stop) != (
+            block.layout, block.groups, block.features, block.start, block.stop,
+        ):  # fmt: skip
+            raise UnsupportedError(
+                f"'{block.name}' and '{known.name}' share the parameter '{known.weight}' but "
+                f"multiply it as {block.shape()} and as {known.shape()}: no projection holds "
+                "both; untie them or exclude the parameter"
+            )
+        biases = known.biases
+        for bias in block.biases:
+            if bias not in biases:
+                biases = (*biases, bias)
+        found.blocks[name] = replace(known, biases=biases)
+        return Use(name, biases.index(block.biases[0]) if block.biases else None)
+    found.blocks[block.name] = block
+    return Use(block.name, 0 if block.biases else None)
+
+
+def _share_token_biases(found: Inventory) -> None:
+    """An embedding tied to an output layer: a token that is held needs its output bias held too."""
+    for name, block in found.blocks.items():
+        if block.layout == "tokens":
+            tied = [b for b in found.blocks.values() if b.weight == block.weight and b is not block]
+            biases = tuple(bias for other in tied for bias in other.biases)
+            found.blocks[name] = replace(block, biases=biases)
+
+
+def _find_unsupported(found: Inventory, model: nn.Module) -> None:
+    covered = {name for block in found.blocks.values() for name in block.parameters}
+    covered |= set(found.norm_parameters()) | found.excluded
+    owners = {
+        clean(f"{name}.{local}").strip("."): type(module).__name__
+        for name, module in model.named_modules()
+        for local, _ in module.named_parameters(recurse=False)
+    }
+    for name in found.parameters:
+        if name not in covered:
+            found.unsupported[name] = owners.get(name, "unknown")
+
+
+def reject_unsupported(found: Inventory) -> None:
+    """Say which parameters cannot be protected, and the four ways out."""
+    trainable = {
+        name: owner
+        for name, owner in found.unsupported.items()
+        if name in found.parameters and found.parameters[name].requires_grad
+    }
+    if trainable:
+        listed = ", ".join(f"'{name}' ({owner})" for name, owner in list(trainable.items())[:8])
+        more = f" and {len(trainable) - 8} more" if len(trainable) > 8 else ""
+        raise UnsupportedError(
+            f"no null space is known for {listed}{more}. Teach nscl the layer with "
+            "@nscl.register_layer, leave it free with exclude=[...] or unsupported='train', "
+            "or hold it still with unsupported='freeze'"
+        )
+
+
+def reject_empty(found: Inventory) -> None:
+    """A model in which nothing can be protected is a mistake, not a success."""
+    if not found.blocks:
+        raise UnsupportedError(
+            "the model has no layer that can be protected (after exclude): it needs at least one "
+            "Linear, convolution, Embedding, MultiheadAttention or registered layer"
+        )
+    if not any(p.requires_grad for p in found.parameters.values()):
+        raise UnsupportedError(
+            "every parameter of the model is frozen (requires_grad=False): nothing can be "
+            "forgotten; unfreeze what you mean to train first"
+        )

@@ -1,0 +1,195 @@
+"""How each layer type becomes rows of features. A new type is one registered function.
+
+A layer type says two things: which matrices of weights it has (``Matrix``), and what rows they
+multiply in one call. ``register_layer`` teaches nscl a type of your own in a few lines.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nscl.core.blocks import Layout
+from nscl.core.covariance import Observation, Rows, Tokens
+from nscl.core.patches import Geometry, Patches
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One matrix of a layer's weights, by the layer's own parameter names."""
+
+    weight: str = "weight"
+    bias: str | None = "bias"
+    label: str = ""
+    start: int = 0
+    stop: int | None = None  # None: all rows
+    bias_start: int = 0
+    groups: int = 1
+    layout: Layout = "rows"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a layer, as its forward hook sees it."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: Any
+
+    def input(self, name: str = "input") -> Tensor:
+        """The layer's (first) input, however it was passed."""
+        value: Tensor = self.args[0] if self.args else self.kwargs[name]
+        return value
+
+
+@dataclass(frozen=True)
+class LayerType:
+    """What nscl knows about a type: its matrices, and what one call feeds them, in that order."""
+
+    matrices: Callable[[Any], Sequence[Matrix]]
+    observe: Callable[[Any, Call], Iterable[Observation]]
+
+
+_TYPES: dict[type[nn.Module], LayerType] = {}
+_M = TypeVar("_M", bound=Callable[..., Tensor])
+
+
+def add_layer_type(*types: type[nn.Module], layer_type: LayerType) -> None:
+    """Register a full description for module types."""
+    for kind in types:
+        _TYPES[kind] = layer_type
+
+
+def register_layer(
+    kind: type[nn.Module], *, weight: str = "weight", bias: str = "bias"
+) -> Callable[[_M], _M]:
+    """Teach nscl a layer type: decorate a function from a call to the rows its weight multiplies.
+
+    The function receives the module and the call's arguments and returns rows ``[..., features]``,
+    such that the layer computes ``rows @ weight.flatten(1).T + bias``.
+
+    >>> class Scaled(nn.Linear):
+    ...     def forward(self, input):
+    ...         return super().forward(2 * input)
+    >>> @register_layer(Scaled)
+    ... def scaled_rows(module, input):
+    ...     return 2 * input
+    """
+    if not issubclass(kind, nn.Module):
+        raise TypeError(f"register_layer needs a subclass of torch.nn.Module, not {kind!r}")
+
+    def register(rows: _M) -> _M:
+        def observe(module: nn.Module, call: Call) -> Iterable[Observation]:
+            yield Rows(rows(module, *call.args, **call.kwargs).flatten(0, -2)[None])
+
+        matrix = Matrix(weight=weight, bias=bias)
+        add_layer_type(kind, layer_type=LayerType(lambda _: (matrix,), observe))
+        return rows
+
+    return register
+
+
+def layer_type_of(module: nn.Module) -> LayerType | None:
+    """Find the description for a module, or None.
+
+    A subclass counts as its parent only while it computes the same thing: a subclass with a
+    ``forward`` of its own may use its weight differently and must be registered itself.
+    """
+    for parent in type(module).__mro__:
+        if parent in _TYPES:
+            same = all(
+                getattr(type(module), method, None) is getattr(parent, method, None)
+                for method in ("forward", "_conv_forward")
+            )
+            return _TYPES[parent] if same else None
+    return None
+
+
+def _linear(module: nn.Linear, call: Call) -> Iterable[Observation]:
+    yield Rows(call.input().reshape(1, -1, module.in_features))
+
+
+def _embedding(module: nn.Embedding, call: Call) -> Iterable[Observation]:
+    yield Tokens(call.input())
+
+
+def _conv(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, call: Call) -> Iterable[Observation]:
+    dims = len(module.kernel_size)
+    images = _batched(call.input(), dims)
+    around = _padding(module)
+    if module.padding_mode != "zeros":
+        images = F.pad(images, [p for pair in reversed(around) for p in pair], module.padding_mode)
+        around = ((0, 0),) * dims
+    geometry = Geometry(module.kernel_size, module.stride, module.dilation, around, module.groups)
+    yield Patches(images, geometry)
+
+
+def _padding(module: nn.Conv1d | nn.Conv2d | nn.Conv3d) -> tuple[tuple[int, int], ...]:
+    if isinstance(module.padding, str):
+        if module.padding == "valid":
+            return ((0, 0),) * len(module.kernel_size)
+        # 'same': an odd total leaves its extra zero at the end, as torch does.
+        totals = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+        return tuple((total // 2, total - total // 2) for total in totals)
+    return tuple((p, p) for p in module.padding)
+
+
+def _conv_transpose(module: nn.ConvTranspose2d, call: Call) -> Iterable[Observation]:
+    """A convolution of the input spread out with zeros, padded to the size of the output."""
+    dims = len(module.kernel_size)
+    images = _batched(call.input(), dims)
+    output = _batched(call.output, dims)
+    spread = tuple((n - 1) * s + 1 for n, s in zip(images.shape[2:], module.stride, strict=True))
+    canvas = images.new_zeros(*images.shape[:2], *spread)
+    steps = (slice(None), slice(None), *(slice(None, None, s) for s in module.stride))
+    canvas[steps] = images
+    around = []
+    for dim in range(dims):
+        reach = module.dilation[dim] * (module.kernel_size[dim] - 1)
+        before = reach - int(module.padding[dim])
+        around.append((before, output.shape[2 + dim] + reach - spread[dim] - before))
+    if any(p < 0 for pair in around for p in pair):  # padding beyond the kernel cuts pixels off
+        canvas = F.pad(canvas, [min(0, p) for pair in reversed(around) for p in pair])
+        around = [(max(0, before), max(0, after)) for before, after in around]
+    ones = (1,) * dims
+    geometry = Geometry(module.kernel_size, ones, module.dilation, tuple(around), module.groups)
+    yield Patches(canvas, geometry)
+
+
+def _batched(images: Tensor, dims: int) -> Tensor:
+    """Convolutions also take a single image without a batch dimension."""
+    return images if images.ndim == dims + 2 else images[None]
+
+
+def _grouped(layout: Layout) -> Callable[[Any], Sequence[Matrix]]:
+    return lambda module: (Matrix(groups=module.groups, layout=layout),)
+
+
+add_layer_type(nn.Linear, layer_type=LayerType(lambda _: (Matrix(),), _linear))
+add_layer_type(nn.Conv1d, nn.Conv2d, nn.Conv3d, layer_type=LayerType(_grouped("rows"), _conv))
+add_layer_type(
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+    layer_type=LayerType(_grouped("transposed"), _conv_transpose),
+)
+add_layer_type(
+    nn.Embedding,
+    layer_type=LayerType(lambda _: (Matrix(bias=None, layout="tokens"),), _embedding),
+)
+
+NORMS: tuple[type[nn.Module], ...] = (
+    nn.modules.batchnorm._NormBase,  # BatchNorm, SyncBatchNorm and InstanceNorm
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+)
+
+
+def running_statistics(module: nn.Module) -> dict[str, Tensor]:
+    """Running mean and variance of a normalisation layer, if it keeps them."""
+    found = {name: getattr(module, name, None) for name in ("running_mean", "running_var")}
+    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}

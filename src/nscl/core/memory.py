@@ -1,0 +1,317 @@
+"""``Memory``: what a network must not forget, and the two lines that keep it.
+
+This file only puts the parts together: ``remembering`` gathers statistics, ``state`` turns them
+into projections, ``protection`` guards optimizers, ``report`` tells about it, ``storage`` keeps it.
+"""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from nscl.core import statistics as running
+from nscl.core import storage
+from nscl.core.batches import call
+from nscl.core.examine import measure_forgetting, measure_shifts, write_report
+from nscl.core.inventory import (
+    Inventory,
+    reject_empty,
+    reject_unsupported,
+    take_inventory,
+    unwrap,
+)
+from nscl.core.protection import Protection, check_holds, inner_optimizer
+from nscl.core.remembering import Forward, Loss, Pass, gather
+from nscl.core.report import Forgetting, Report
+from nscl.core.rules import Ratio, Rule, rule_from_dict, rule_to_dict
+from nscl.core.state import State, check_model, combine, extend
+from nscl.errors import NsclWarning, ProtectionError
+
+ActsOn = Literal["step", "displacement"]
+Scale = Literal["none", "frobenius"]
+Norms = Literal["ewc", "freeze", "train"]
+StatisticsMode = Literal["update", "freeze"]
+Unsupported = Literal["error", "freeze", "train"]
+
+
+class Memory:
+    """Second-order statistics of each layer's inputs, and the null space they leave free.
+
+    >>> model = nn.Linear(4, 2)
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> import nscl
+    >>> memory = nscl.Memory(model, rule=nscl.Tolerance(1e-6))
+    >>> protection = memory.protect(optimizer)
+    >>> old = torch.randn(32, 2) @ torch.randn(2, 4)          # two of four directions
+    >>> memory.remember([old]).layers[0].free
+    2
+    >>> before = model(old)
+    >>> model(torch.randn(8, 4)).square().sum().backward(); optimizer.step()
+    >>> torch.allclose(model(old), before, atol=1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        rule: Rule = Ratio(10.0),  # noqa: B008  (frozen)
+        acts_on: ActsOn = "step",
+        scale: Scale = "none",
+        norms: Norms = "ewc",
+        statistics: StatisticsMode = "update",
+        unsupported: Unsupported = "error",
+        exclude: Sequence[str] = (),
+        offload: Literal["disk"] | None = None,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"Memory needs a torch.nn.Module, not {type(model).__name__}")
+        _check_options(rule, acts_on, scale, norms, statistics, unsupported, offload)
+        self.model = unwrap(model)
+        self.rule, self.acts_on, self.scale = rule, acts_on, scale
+        self.norms, self.statistics, self.unsupported = norms, statistics, unsupported
+        self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self.offload = offload
+        self._shelf = storage.Shelf() if offload == "disk" else None
+        self._state = State()
+        self._protections: list[Protection] = []
+        self._frozen_norms: list[RemovableHandle] = []
+        reject_empty(self._inventory())
+
+    def __repr__(self) -> str:
+        return f"Memory({type(self.model).__name__}, rule={self.rule}, tasks={self.tasks})"
+
+    @property
+    def tasks(self) -> int:
+        """How many times ``remember`` has added to this memory."""
+        return self._state.tasks
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Bytes of RAM held between steps, by purpose; constant in the number of tasks."""
+        return self._state.nbytes
+
+    def protect(self, optimizer: Optimizer) -> Protection:
+        """Keep every step of this optimizer in the null space of what is (and will be) remembered.
+
+        The optimizer stays the object it is. The returned ``Protection`` is a context manager;
+        its ``remove()`` restores the optimizer exactly.
+        """
+        inner = inner_optimizer(optimizer)
+        if any(protection.guards(inner) for protection in self._protections):
+            raise ProtectionError(
+                f"this {type(inner).__name__} is protected already; once is enough for all tasks"
+            )
+        check_holds(inner, self._names())
+        self._hold_statistics()
+        protection = Protection(self, inner)
+        self._protections.append(protection)
+        return protection
+
+    def remember(
+        self,
+        batches: Iterable[Any],
+        *,
+        forward: Forward | None = None,
+        loss: Loss | None = None,
+        progress: bool = False,
+    ) -> Report:
+        """Add the data of a task to the memory: one pass, in eval mode, no labels needed.
+
+        A batch is a tensor, a tuple whose first item is the input, or a dict of keyword arguments;
+        ``forward(model, batch)`` overrides that. ``loss(output, batch)`` replaces the arg-max
+        labels (or the squared output norm) by which norm layers are anchored. All or nothing: an
+        exception leaves the memory as it was. In a ``torch.distributed`` group every rank calls
+        this with its part of the data and gets the memory of the whole.
+        """
+        found = self._inventory()
+        check_model(self._state.blocks, found)
+        self._warn_if_unprotected()
+        gathered = gather(
+            Pass(self.model, found, self._anchored(found)),
+            batches,
+            forward or call,
+            loss,
+            progress=progress,
+        )
+        new = extend(self._state, found, gathered, held=self._held(found, gathered.norms_seen))
+        self._replace(new)
+        return self.report()
+
+    def report(self) -> Report:
+        """Per layer: protected how, features, free directions, R; and which optimizers are."""
+        optimizers = tuple(repr(p)[11:-1] for p in self._protections if p.active)
+        return write_report(self._state, self._inventory(), self.options(), optimizers, self.rule)
+
+    def forgetting(self) -> Forgetting:
+        """How far old outputs have moved since the last ``remember``, measured without old data.
+
+        ``tr(ΔW C ΔWᵀ)`` is exactly the mean squared change of a layer's output over all remembered
+        rows, because the covariance C of those rows is kept.
+        """
+        found = self._inventory()
+        check_model(self._state.blocks, found)
+        return measure_forgetting(self._state, found, measure_shifts(self._state, found))
+
+    def merge(self, other: "Memory", *, same_tasks: bool = True) -> Report:
+        """Take over what another memory of the same weights knows.
+
+        By default both are parts of the same tasks (two halves of the data, two sites): the result
+        equals one memory made of all of it. ``same_tasks=False`` counts the other's tasks as
+        further ones, which matters to ``Ridge`` and to the strength of norm anchors only.
+        """
+        check_model(other._state.blocks, self._inventory())
+        self._replace(combine(self._state, other._state, same_tasks=same_tasks))
+        return self.report()
+
+    def options(self) -> dict[str, Any]:
+        """How this memory was configured, as plain data."""
+        return {
+            "rule": rule_to_dict(self.rule),
+            "acts_on": self.acts_on,
+            "scale": self.scale,
+            "norms": self.norms,
+            "statistics": self.statistics,
+            "unsupported": self.unsupported,
+            "exclude": list(self.exclude),
+            "offload": self.offload,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that cannot be recomputed, as tensors and plain data."""
+        return {
+            "metadata": storage.to_metadata(self._state, self.options()),
+            "tensors": storage.to_tensors(self._state),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a ``state_dict``; this memory's own options stay. All or nothing."""
+        loaded = storage.from_parts(state["metadata"], state["tensors"])
+        check_model(loaded.blocks, self._inventory())
+        self._replace(loaded)
+
+    def save(self, path: str | Path) -> None:
+        """Write one safetensors file to ship beside the model."""
+        storage.save(path, self._state, self.options())
+
+    @classmethod
+    def load(cls, path: str | Path, model: nn.Module) -> Self:
+        """Read a memory for a model of the same architecture, with the options it was saved with.
+
+        >>> Memory.load("memory.safetensors", model)  # doctest: +SKIP
+        """
+        metadata, tensors = storage.load(path)
+        state = storage.from_parts(metadata, tensors)
+        written = dict(metadata["options"])
+        memory = cls(model, rule=rule_from_dict(written.pop("rule")), **written)
+        check_model(state.blocks, memory._inventory())
+        memory._replace(state)
+        return memory
+
+    def _replace(self, state: State) -> None:
+        """Complete a new state with spectra and projections, then switch to it in one go."""
+        complete = state.analysed(self._state, self.rule, frobenius=self.scale == "frobenius")
+        if self._shelf is not None:
+            shelved = {name: self._shelf.put(c) for name, c in complete.covariances.items()}
+            complete = replace(complete, covariances=shelved)
+            self._shelf.keep_only(complete)
+        self._state = complete
+
+    def _inventory(self) -> Inventory:
+        found = take_inventory(self.model, exclude=self.exclude)
+        if self.unsupported == "error":
+            reject_unsupported(found)
+        return found
+
+    def _anchored(self, found: Inventory) -> dict[str, Tensor]:
+        if self.norms != "ewc":
+            return {}
+        return {name: p for name, p in found.norm_parameters().items() if p.requires_grad}
+
+    def _held(self, found: Inventory, norms_seen: set[str]) -> frozenset[str]:
+        """Parameters that may not move at all from now on."""
+        held = set(self._state.held)
+        if self.unsupported == "freeze":
+            held |= {name for name in found.unsupported if name in found.parameters}
+        if self.norms == "freeze":
+            names, mine = found.names, found.norm_parameters()
+            for norm in norms_seen:
+                parameters = found.norms[norm].parameters(recurse=False)
+                held |= {names[id(p)] for p in parameters if names[id(p)] in mine}
+        return frozenset(held)
+
+    def _names(self) -> dict[int, str]:
+        found = self._inventory()
+        check_model(self._state.blocks, found)
+        return found.names
+
+    def _owns(self, name: str, parameter: Tensor) -> bool:
+        owner, _, attribute = name.rpartition(".")
+        try:
+            return getattr(self.model.get_submodule(owner), attribute, None) is parameter
+        except AttributeError:
+            return False
+
+    def _hold_statistics(self) -> None:
+        if self.statistics == "freeze" and not self._frozen_norms:
+            for name, module in self._inventory().norms.items():
+                is_on = partial(self._has_statistics, name)
+                self._frozen_norms += running.freeze(name, module, is_on)
+
+    def _has_statistics(self, norm: str) -> bool:
+        return norm in self._state.statistics
+
+    def _forget_protection(self, protection: Protection) -> None:
+        if protection in self._protections:
+            self._protections.remove(protection)
+        if not any(p.active for p in self._protections):
+            for handle in self._frozen_norms:
+                handle.remove()
+            self._frozen_norms = []
+
+    def _warn_if_unprotected(self) -> None:
+        self._protections = [p for p in self._protections if p.active]
+        if not self._protections:
+            warnings.warn(
+                "no optimizer is protected by this memory (never protected, re-created, or "
+                "copied: copies lose their hooks); call memory.protect(optimizer) before training",
+                NsclWarning,
+                stacklevel=3,
+            )
+
+
+def _check_options(
+    rule: Rule,
+    acts_on: str,
+    scale: str,
+    norms: str,
+    statistics: str,
+    unsupported: str,
+    offload: str | None,
+) -> None:
+    if not isinstance(rule, Rule):
+        raise TypeError(f"rule must be Ratio, Energy, Tolerance or Ridge, not {rule!r}")
+    choices = {
+        "acts_on": (acts_on, get_args(ActsOn)),
+        "scale": (scale, get_args(Scale)),
+        "norms": (norms, get_args(Norms)),
+        "statistics": (statistics, get_args(StatisticsMode)),
+        "unsupported": (unsupported, get_args(Unsupported)),
+        "offload": (offload, (None, "disk")),
+    }
+    for name, (value, allowed) in choices.items():
+        if value not in allowed:
+            raise ValueError(
+                f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}"
+            )
+    if scale == "frobenius" and acts_on == "displacement":
+        raise ValueError(
+            "scale='frobenius' shrinks every step; acting on the whole displacement it would "
+            "shrink the same movement again and again: use acts_on='step'"
+        )

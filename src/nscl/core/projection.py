@@ -1,0 +1,110 @@
+"""A projector that is never written out: the thinner of two bases, and which side it is.
+
+Every layer's projector maps a displacement ``[groups, out, features]`` to a displacement. With
+eigenvectors ``U`` and weights ``w`` it is ``D ↦ D U diag(w) Uᵀ``, applied as one of
+
+    keep:    (D V) Vᵀ         V = the columns with w > 0, times √w
+    remove:  D − (D V) Vᵀ     V = the columns with w < 1, times √(1 − w)
+
+whichever needs fewer columns. A bias is one more feature, so its part of ``V`` is one more row;
+weights and biases stay where they are, nothing is concatenated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Projection:
+    """``D ↦ scale · (D·[remove] ± (D V) Vᵀ)`` for displacements ``[groups, out, features]``."""
+
+    basis: Tensor  # [groups, features (+ biases), columns]
+    removes: bool
+    scale: float = 1.0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that stay resident between optimizer steps."""
+        return self.basis.nbytes
+
+    @property
+    def columns(self) -> int:
+        """Thickness of the stored basis."""
+        return self.basis.shape[-1]
+
+    def to(self, *, device: torch.device, dtype: torch.dtype) -> "Projection":
+        """The same projection where, and as precise as, the parameters are."""
+        return Projection(self.basis.to(device, dtype), self.removes, self.scale)
+
+    def groups(self, start: int, stop: int) -> "Projection":
+        """The same projection for some of the groups only: a shard of a grouped convolution."""
+        return Projection(self.basis[start:stop], self.removes, self.scale)
+
+    def apply_(self, weight: Tensor, biases: Sequence[Tensor] = ()) -> None:
+        """Project ``weight [groups, out, features]`` and its ``biases [groups, out]`` in place.
+
+        A bias that belongs to another module of a shared weight is simply one more of them.
+        """
+        features = weight.shape[-1]
+        V, rows = self.basis[:, :features], self.basis[:, features:]
+        coordinates = torch.bmm(weight, V)
+        for bias, row in zip(biases, rows.unbind(1), strict=True):
+            coordinates += bias[..., None] * row[:, None]
+        sign, kept = (-1.0, 1.0) if self.removes else (1.0, 0.0)
+        weight.baddbmm_(coordinates, V.mT, beta=kept * self.scale, alpha=sign * self.scale)
+        for bias, row in zip(biases, rows.unbind(1), strict=True):
+            change = torch.bmm(coordinates, row[..., None]).squeeze(-1)
+            bias.mul_(kept * self.scale).add_(change, alpha=sign * self.scale)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """An embedding's projector: each token is a direction of its own, free (1) or held (0)."""
+
+    free: Tensor  # [tokens]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that stay resident between optimizer steps."""
+        return self.free.nbytes
+
+    def to(self, *, device: torch.device, dtype: torch.dtype) -> "Mask":
+        """The same mask where, and as precise as, the parameters are."""
+        return Mask(self.free.to(device, dtype))
+
+
+def thin_projection(vectors: Tensor, weights: Tensor, *, frobenius: bool = False) -> Projection:
+    """Build the projection with fewer columns from eigenvectors and weights.
+
+    ``frobenius`` divides by the projector's Frobenius norm, as the authors' code does: the step is
+    then √rank times shorter than the paper says.
+
+    >>> P = thin_projection(torch.eye(3)[None], torch.tensor([[1.0, 0.0, 0.0]]))
+    >>> D = torch.ones(1, 1, 3); P.apply_(D); D
+    tensor([[[1., 0., 0.]]])
+    """
+    removed = 1.0 - weights
+    norms = weights.square().sum(-1).sqrt()
+    if frobenius and weights.shape[0] > 1:
+        # Each group is a matrix of its own with its own norm, which only "keep" can carry.
+        scaled = weights / norms.clamp_min(torch.finfo(norms.dtype).tiny)[:, None]
+        return Projection(_columns(vectors, scaled), removes=False)
+    removes = _thickness(removed) <= _thickness(weights)
+    basis = _columns(vectors, removed if removes else weights)
+    norm = float(norms) if frobenius and norms > 0 else 1.0
+    return Projection(basis, removes, 1.0 / norm)
+
+
+def _thickness(gains: Tensor) -> int:
+    return int((gains > 0).sum(-1).max())
+
+
+def _columns(vectors: Tensor, gains: Tensor) -> Tensor:
+    """Columns of positive gain, times its root; thinner groups are filled up with zeros."""
+    thickness = _thickness(gains)
+    order = gains.argsort(dim=-1, descending=True, stable=True)[:, :thickness]
+    picked = vectors.gather(-1, order[:, None].expand(-1, vectors.shape[-2], -1))
+    return (picked * gains.gather(-1, order).sqrt()[:, None]).contiguous()

@@ -1,0 +1,170 @@
+"""One pass over old data: running sums of every layer, Fisher sums of every norm (Algorithm 2)."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sized
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nscl.core.anchors import Anchor, FisherSums, default_loss
+from nscl.core.batches import describe, samples_in, to_device
+from nscl.core.blocks import Block
+from nscl.core.covariance import Covariance, Observation, Rows, RunningSums, TokenCounts
+from nscl.core.inventory import Inventory
+from nscl.core.observer import evaluating, observing
+from nscl.core.shards import any_rank, sum_over_ranks
+from nscl.core.symmetric import packed_shape
+from nscl.errors import FeatureError, NsclError, UnsupportedError
+
+Forward = Callable[[nn.Module, Any], Any]
+Loss = Callable[[Any, Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What all ranks together have gathered in one pass."""
+
+    covariances: dict[str, Covariance]
+    anchors: dict[str, Anchor]
+    norms_seen: set[str]
+
+
+class Pass:
+    """Runs data through a model and adds up what its layers see, on this rank."""
+
+    def __init__(self, model: nn.Module, found: Inventory, norms: Mapping[str, Tensor]) -> None:
+        self.model, self.found = model, found
+        self.sums: dict[str, RunningSums | TokenCounts] = {}
+        self.fisher = _fisher_sums(norms) if norms else None
+        self.norms_seen: set[str] = set()
+        self.batches = 0
+
+    def run(
+        self, batches: Iterable[Any], forward: Forward, loss: Loss | None, *, progress: bool
+    ) -> None:
+        """Take all batches; raises without side effects on the model."""
+        listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
+        total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
+        with evaluating(self.model), observing(self.found, self._add) as seen:
+            self.norms_seen = seen
+            for batch in listed:
+                self._one(batch, forward, loss)
+                self.batches += 1
+                if progress:
+                    message = f"\rremembering batch {self.batches}{total}"
+                    print(message, end="", file=sys.stderr, flush=True)
+        if progress:
+            print(file=sys.stderr)
+        if self.batches == 0:
+            raise FeatureError("remember got no batches: an empty loader, or a used-up generator?")
+        if not self.sums:
+            raise FeatureError("no protected layer was called by any batch: nothing to remember")
+
+    def _one(self, batch: Any, forward: Forward, loss: Loss | None) -> None:
+        batch = to_device(batch, next(self.model.parameters()).device)
+        samples = samples_in(batch)
+        if samples == 0:
+            raise FeatureError(f"batch {self.batches} is empty: {describe(batch)}")
+        with torch.set_grad_enabled(self.fisher is not None):
+            output = self._forward(batch, forward)
+            if self.fisher is not None:
+                value = default_loss(output) if loss is None else loss(output, batch)
+                if not torch.isfinite(value).all():
+                    raise FeatureError(f"the loss of batch {self.batches} is not finite")
+                self.fisher.add(value, samples)
+
+    def _forward(self, batch: Any, forward: Forward) -> Any:
+        try:
+            return forward(self.model, batch)
+        except NsclError:
+            raise
+        except Exception as problem:
+            raise FeatureError(
+                f"the model could not take batch {self.batches} ({describe(batch)}): "
+                f"{type(problem).__name__}: {problem}. If a batch needs unpacking, give "
+                "forward=lambda model, batch: ..."
+            ) from problem
+
+    def _add(self, block: Block, seen: Observation, constant: int | None) -> None:
+        if isinstance(seen, Rows) and seen.values.shape[-1] != block.features:
+            raise FeatureError(
+                f"layer '{block.name}' was given rows of {seen.values.shape[-1]} features, but "
+                f"its weight is {block.shape()}: the function given to register_layer does not fit"
+            )
+        if block.name not in self.sums:
+            self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
+        if not self.sums[block.name].add(seen, constant):
+            raise FeatureError(
+                f"layer '{block.name}' received non-finite features (inf or nan) in batch "
+                f"{self.batches}: the memory is unchanged; mend the data or the weights"
+            )
+
+
+def _new_sums(block: Block, device: torch.device) -> RunningSums | TokenCounts:
+    if block.layout == "tokens":
+        return TokenCounts(block.features)
+    constants = len(block.biases)
+    return RunningSums(
+        groups=block.groups, features=block.features, constants=constants, device=device
+    )
+
+
+def _fisher_sums(norms: Mapping[str, Tensor]) -> FisherSums:
+    for name, parameter in norms.items():
+        if hasattr(parameter, "placements"):
+            raise UnsupportedError(
+                f"norms='ewc' needs the gradient of '{name}', which fully_shard keeps in pieces: "
+                "use norms='freeze', or call remember before sharding"
+            )
+    return FisherSums(norms)
+
+
+def gather(
+    current: Pass, batches: Iterable[Any], forward: Forward, loss: Loss | None, *, progress: bool
+) -> Gathered:
+    """Run a pass on every rank and sum over ranks; all fail if one does."""
+    error: BaseException | None = None
+    try:
+        current.run(batches, forward, loss, progress=progress)
+    except BaseException as problem:
+        error = problem
+    failed = any_rank(error is not None)
+    if error is not None:
+        raise error
+    if failed:
+        raise FeatureError("remember failed on another rank, see its message; nothing was changed")
+    return _over_ranks(current)
+
+
+def _over_ranks(current: Pass) -> Gathered:
+    """Sum block by block in the model's order, so that every rank asks alike."""
+    covariances = {}
+    for name, block in current.found.blocks.items():
+        sums = current.sums.pop(name, None)
+        numbers = [float(sums.rows), sums.noise] if sums else [0.0, 0.0]
+        rows, noise = sum_over_ranks(torch.tensor(numbers, dtype=torch.float64)).tolist()
+        if rows:
+            packed = sums.total() if sums else _nothing(block)
+            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise)
+    norms = sorted(current.found.norms)
+    seen = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
+    return Gathered(
+        covariances,
+        _anchors_over_ranks(current.fisher) if current.fisher else {},
+        {name for name, count in zip(norms, seen.tolist(), strict=True) if count},
+    )
+
+
+def _nothing(block: Block) -> Tensor:
+    shape: tuple[int, ...] = packed_shape(block.groups, block.width)
+    if block.layout == "tokens":
+        shape = (block.features,)
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+def _anchors_over_ranks(fisher: FisherSums) -> dict[str, Anchor]:
+    fisher.batches = int(sum_over_ranks(torch.tensor([float(fisher.batches)])).item())
+    fisher.sums = {name: sum_over_ranks(value) for name, value in fisher.sums.items()}
+    return fisher.anchors()

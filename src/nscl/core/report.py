@@ -1,0 +1,159 @@
+"""What a memory tells about itself: data first, a readable table when printed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """How one layer is protected."""
+
+    name: str
+    kind: str
+    features: int
+    free: float  # directions; a whole number unless the rule is soft
+    share: float  # the paper's R
+    condition: float
+    protected_by: str
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far a normalisation layer's running statistics have moved, in remembered deviations."""
+
+    name: str
+    shift: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """Per layer: protected how, features, free directions, R; and which optimizers are guarded."""
+
+    layers: tuple[LayerReport, ...]
+    statistics: tuple[Shift, ...]
+    optimizers: tuple[str, ...]
+    tasks: int
+    nbytes: dict[str, int]
+
+    @property
+    def total(self) -> LayerReport:
+        """All remembered layers as if they were one; R weighs every layer alike."""
+        seen = [layer for layer in self.layers if layer.protected_by == "null space"]
+        return LayerReport(
+            name="total",
+            kind=f"{len(seen)} layers",
+            features=sum(layer.features for layer in seen),
+            free=_whole(sum(layer.free for layer in seen)),
+            share=sum(layer.share for layer in seen) / len(seen) if seen else 0.0,
+            condition=max((layer.condition for layer in seen), default=1.0),
+            protected_by="null space" if seen else "nothing yet",
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What deserves attention: layers that cannot learn, layers that are not held."""
+        seen = [layer for layer in self.layers if layer.protected_by == "null space"]
+        none = [layer.name for layer in seen if layer.free < 0.5]
+        full = [layer.name for layer in seen if layer.free >= layer.features]
+        notes = []
+        if none:
+            notes.append(
+                f"0 % free: {_names(none)}: the old data use every direction, so these weights "
+                "cannot move at all; a larger `a` (or share, or alpha) frees some"
+            )
+        if full:
+            notes.append(
+                f"100 % free: {_names(full)}: nothing is held here; either the old data never "
+                "reach these layers' inputs, or the rule is too generous for their spectrum"
+            )
+        if self.tasks and not self.optimizers:
+            notes.append("no optimizer is protected: training now would forget")
+        return tuple(notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {**asdict(self), "total": asdict(self.total), "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        head = ("layer", "kind", "protected by", "features", "free", "%", "R", "condition")
+        rows = [_report_row(layer) for layer in (*self.layers, self.total)]
+        guarded = ", ".join(self.optimizers) or "no optimizer"
+        lines = [f"nscl memory of {self.tasks} task(s), protecting {guarded}"]
+        lines += _table(head, rows)
+        lines += [f"statistics of {s.name} moved by {s.shift:.3g} σ" for s in _largest(self)]
+        return "\n".join((*lines, *self.notes))
+
+
+@dataclass(frozen=True)
+class LayerForgetting:
+    """How far one layer's outputs on all remembered data have moved."""
+
+    name: str
+    drift: float  # mean over remembered rows of ‖Δoutput‖²
+    relative: float  # the same over the mean ‖output‖²
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """Movement since the last ``remember``, measured exactly without the old data."""
+
+    layers: tuple[LayerForgetting, ...]
+    statistics: tuple[Shift, ...]
+    total: LayerForgetting
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        rows = [
+            (layer.name, f"{layer.drift:.3g}", f"{layer.relative:.3g}")
+            for layer in (*self.layers, self.total)
+        ]
+        lines = _table(("layer", "drift", "relative"), rows)
+        lines += [f"statistics of {s.name} moved by {s.shift:.3g} σ" for s in _largest(self)]
+        return "\n".join(lines)
+
+
+def directions(free: float, *, soft: bool) -> float:
+    """Free directions as shown: a count for hard rules, an effective number for soft ones."""
+    return free if soft else _whole(free)
+
+
+def _whole(value: float) -> float:
+    return round(value) if math.isclose(value, round(value), abs_tol=1e-9) else value
+
+
+def _largest(report: Report | Forgetting) -> list[Shift]:
+    moved = [s for s in report.statistics if s.shift > 0]
+    return sorted(moved, key=lambda s: -s.shift)[:3]
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _report_row(layer: LayerReport) -> tuple[str, ...]:
+    free = f"{layer.free}" if isinstance(layer.free, int) else f"{layer.free:.1f}"
+    percent = f"{100 * layer.free / layer.features:.1f}" if layer.features else ""
+    return (
+        layer.name, layer.kind, layer.protected_by, str(layer.features), free, percent,
+        f"{layer.share:.3g}", f"{layer.condition:.3g}",
+    )  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of text to the left, columns of numbers to the right."""
+    text = 3 if len(head) > 3 else 1
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell.ljust(width) if i < text else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    return [line(head), "  ".join("─" * width for width in widths), *(line(row) for row in rows)]

@@ -1,0 +1,193 @@
+"""Which directions of a layer's input space are free: eigenvalues in, weights in [0, 1] out.
+
+One mechanism, four published families. Every rule first frees what the data never used: an
+eigenvalue at or below the noise floor is zero but for rounding, whatever the rule, and gets weight
+1. Without that, ``λ ≤ a·λ_min`` compares rounding noise with rounding noise (METHODS §2.9: the
+authors' float32 rule keeps 5 of 4608 directions where more than 2,096 are exactly free).
+
+Rules work on the last dimension, in any order of the eigenvalues, so grouped layers need no loop.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """A frozen dataclass that maps eigenvalues to the weight each direction keeps."""
+
+    soft: ClassVar[bool]
+
+    @property
+    def literal(self) -> bool:
+        """Whether the authors' float32 numerics are asked for."""
+        ...
+
+    def __call__(
+        self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
+    ) -> Tensor:
+        """Weights in [0, 1]: 1 = free to move, 0 = held."""
+        ...
+
+
+def default_floor(eigenvalues: Tensor) -> Tensor:
+    """``d · eps · λ_max``: what an eigenvalue of an exactly singular float64 matrix looks like."""
+    eps = torch.finfo(eigenvalues.dtype).eps
+    return eigenvalues.shape[-1] * eps * eigenvalues.amax(-1, keepdim=True)
+
+
+def _noise(eigenvalues: Tensor, floor: Tensor | float | None) -> Tensor:
+    return eigenvalues <= (default_floor(eigenvalues) if floor is None else floor)
+
+
+def _positive(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a positive number, not {value!r}")
+
+
+def _fraction(name: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The paper's rule ``λ ≤ a·λ_min`` made safe: λ_min is the smallest eigenvalue above the noise.
+
+    With ``literal=True`` the rule is taken to the letter, on a float32 singular value decomposition
+    and without a noise floor, as the authors' code does; only for reproducing its artefacts.
+
+    >>> Ratio(10.0)(torch.tensor([0.01, 1.0, 4.0]))
+    tensor([1., 0., 0.])
+    """
+
+    a: float = 10.0
+    literal: bool = False
+    soft: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive("Ratio: a", self.a)
+
+    def __call__(
+        self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
+    ) -> Tensor:
+        """Free the noise, and all eigenvalues up to ``a`` times the smallest that is not noise."""
+        if self.literal:
+            smallest = eigenvalues.amin(-1, keepdim=True)
+            return (eigenvalues <= self.a * smallest).to(eigenvalues.dtype)
+        noise = _noise(eigenvalues, floor)
+        smallest = eigenvalues.masked_fill(noise, math.inf).amin(-1, keepdim=True)
+        return (noise | (eigenvalues <= self.a * smallest)).to(eigenvalues.dtype)
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Free the largest set of smallest eigenvalues whose share R of their sum is at most ``share``.
+
+    >>> Energy(0.05)(torch.tensor([1.0, 2.0, 97.0]))
+    tensor([1., 1., 0.])
+    """
+
+    share: float = 0.05
+    soft: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _fraction("Energy: share", self.share)
+
+    @property
+    def literal(self) -> bool:
+        """Only ``Ratio`` can be taken literally."""
+        return False
+
+    def __call__(
+        self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
+    ) -> Tensor:
+        """Cumulate from the smallest; noise is free without being counted."""
+        noise = _noise(eigenvalues, floor)
+        ordered, order = eigenvalues.masked_fill(noise, 0.0).sort(dim=-1)
+        budget = self.share * ordered.sum(-1, keepdim=True)
+        weights = torch.zeros_like(eigenvalues)
+        weights.scatter_(-1, order, (ordered.cumsum(-1) <= budget).to(eigenvalues.dtype))
+        return weights.masked_fill(noise, 1.0)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Free what is below ``rtol`` times the largest eigenvalue: a numerical null space.
+
+    >>> Tolerance(1e-3)(torch.tensor([0.001, 0.5, 1.0]))
+    tensor([1., 0., 0.])
+    """
+
+    rtol: float = 1e-10
+    soft: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _fraction("Tolerance: rtol", self.rtol)
+
+    @property
+    def literal(self) -> bool:
+        """Only ``Ratio`` can be taken literally."""
+        return False
+
+    def __call__(
+        self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
+    ) -> Tensor:
+        """Compare with the largest eigenvalue."""
+        small = eigenvalues <= self.rtol * eigenvalues.amax(-1, keepdim=True)
+        return (_noise(eigenvalues, floor) | small).to(eigenvalues.dtype)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """The soft projector that OWM converges to: weight ``1 / (1 + T·λ / (alpha·λ̄))``.
+
+    λ̄ is the mean eigenvalue, so ``alpha`` has no unit; T counts the tasks remembered, because the
+    covariance is their mean and a later task must not dilute an earlier one.
+
+    >>> Ridge(1.0)(torch.tensor([1.0, 3.0]))
+    tensor([0.6667, 0.4000])
+    """
+
+    alpha: float = 10.0
+    soft: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _positive("Ridge: alpha", self.alpha)
+
+    @property
+    def literal(self) -> bool:
+        """Only ``Ratio`` can be taken literally."""
+        return False
+
+    def __call__(
+        self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
+    ) -> Tensor:
+        """Shrink each direction by how much energy the data have in it."""
+        mean = eigenvalues.mean(-1, keepdim=True)
+        relative = tasks * eigenvalues / (self.alpha * mean)
+        weights = 1.0 / (1.0 + torch.where(mean > 0, relative, 0.0))
+        return weights.masked_fill(_noise(eigenvalues, floor), 1.0)
+
+
+RULES: dict[str, type[Ratio | Energy | Tolerance | Ridge]] = {
+    rule.__name__: rule for rule in (Ratio, Energy, Tolerance, Ridge)
+}
+
+
+def rule_to_dict(rule: Rule) -> dict[str, Any]:
+    """How a rule is written into files: its name and its numbers."""
+    return {"name": type(rule).__name__, **asdict(rule)}  # type: ignore[call-overload]
+
+
+def rule_from_dict(written: dict[str, Any]) -> Rule:
+    """Read what ``rule_to_dict`` wrote."""
+    options = dict(written)
+    name = options.pop("name")
+    if name not in RULES:
+        raise ValueError(f"unknown rule {name!r}; known: {', '.join(RULES)}")
+    return RULES[name](**options)

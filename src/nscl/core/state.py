@@ -1,0 +1,162 @@
+"""Everything a memory knows, as one immutable value: replaced whole, so never half updated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from nscl.core.anchors import Anchor
+from nscl.core.blocks import Block
+from nscl.core.covariance import Covariance
+from nscl.core.inventory import Inventory
+from nscl.core.projection import Mask, Projection, thin_projection
+from nscl.core.remembering import Gathered
+from nscl.core.rules import Rule
+from nscl.core.spectrum import Spectrum, decompose
+from nscl.core.statistics import snapshot
+from nscl.errors import ModelMismatchError
+
+
+@dataclass(frozen=True)
+class State:
+    """What has been remembered, keyed by qualified names."""
+
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+    covariances: Mapping[str, Covariance] = field(default_factory=dict)
+    spectra: Mapping[str, Spectrum] = field(default_factory=dict)
+    projections: Mapping[str, Projection | Mask] = field(default_factory=dict)
+    reference: Mapping[str, Tensor] = field(default_factory=dict)  # weights at the last remember
+    anchors: Mapping[str, Anchor] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()  # parameters that may not move at all
+    statistics: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    tasks: int = 0
+
+    def analysed(self, previous: "State", rule: Rule, *, frobenius: bool) -> "State":
+        """The same state with spectra and projections; those that did not change are kept."""
+        spectra: dict[str, Spectrum] = {}
+        projections: dict[str, Projection | Mask] = {}
+        for name, covariance in self.covariances.items():
+            if previous.covariances.get(name) is covariance:
+                spectra[name] = previous.spectra[name]
+                projections[name] = previous.projections[name]
+            else:
+                block = self.blocks[name]
+                spectra[name], projections[name] = analyse(
+                    block,
+                    covariance,
+                    rule,
+                    frobenius=frobenius,
+                    dtype=self.reference[block.weight].dtype,
+                )
+        return replace(self, spectra=spectra, projections=projections)
+
+    @property
+    def nbytes(self) -> dict[str, int]:
+        """Bytes by what they are for; none of them grows with the number of tasks."""
+        return {
+            "covariances": sum(c.nbytes for c in self.covariances.values()),
+            "projections": sum(p.nbytes for p in self.projections.values()),
+            "reference": sum(t.nbytes for t in self.reference.values()),
+            "anchors": sum(a.fisher.nbytes + a.pull.nbytes for a in self.anchors.values()),
+        }
+
+
+def analyse(
+    block: Block, covariance: Covariance, rule: Rule, *, frobenius: bool, dtype: torch.dtype
+) -> tuple[Spectrum, Projection | Mask]:
+    """Decompose a block's covariance and build its projection in the parameter's precision."""
+    if block.layout == "tokens":
+        return _analyse_tokens(covariance, dtype)
+    noise = covariance.noise / covariance.rows**2
+    spectrum, vectors = decompose(covariance.dense(), rule, noise=noise, tasks=covariance.tasks)
+    projection = thin_projection(vectors, spectrum.weights, frobenius=frobenius)
+    precise = torch.float64 if dtype == torch.float64 else torch.float32
+    return spectrum, projection.to(device=torch.device("cpu"), dtype=precise)
+
+
+def _analyse_tokens(covariance: Covariance, dtype: torch.dtype) -> tuple[Spectrum, Mask]:
+    """Tokens seen are held, tokens never seen are free, whatever the rule: both are certain."""
+    counts = covariance.sums / covariance.rows
+    free = (counts == 0).to(torch.float64)
+    spectrum = Spectrum(counts[None], free[None], torch.zeros(1, 1, dtype=torch.float64))
+    return spectrum, Mask(free.to(dtype))
+
+
+def extend(state: State, found: Inventory, gathered: Gathered, *, held: frozenset[str]) -> State:
+    """The state after one more task; weights and statistics are remembered as they are now."""
+    covariances = dict(state.covariances)
+    for name, new in gathered.covariances.items():
+        covariances[name] = covariances[name].plus(new) if name in covariances else new
+    anchors = dict(state.anchors)
+    for name, anchor in gathered.anchors.items():
+        anchors[name] = anchors[name].plus(anchor) if name in anchors else anchor
+    blocks = {name: found.blocks[name] for name in covariances}
+    kept = {p for block in blocks.values() for p in block.parameters} | held | set(anchors)
+    norms = {
+        n: m for n, m in found.norms.items() if n in gathered.norms_seen | set(state.statistics)
+    }
+    return State(
+        blocks=blocks,
+        covariances=covariances,
+        reference={p: found.parameters[p].detach().clone() for p in sorted(kept)},
+        anchors=anchors,
+        held=held,
+        statistics=snapshot(norms),
+        tasks=state.tasks + 1,
+    )
+
+
+def combine(mine: State, other: State, *, same_tasks: bool) -> State:
+    """The state of two memories of the same weights."""
+    for name in mine.reference.keys() & other.reference.keys():
+        if not torch.equal(mine.reference[name].cpu(), other.reference[name].cpu()):
+            raise ModelMismatchError(
+                f"the two memories were made of different weights: '{name}' differs; merge "
+                "memories of one and the same model"
+            )
+    covariances = dict(mine.covariances)
+    for name, new in other.covariances.items():
+        old = covariances.get(name)
+        covariances[name] = new if old is None else old.plus(new, same_tasks=same_tasks)
+    anchors = dict(mine.anchors)
+    for name, anchor in other.anchors.items():
+        old_anchor = anchors.get(name)
+        if old_anchor is not None:
+            anchor = old_anchor.mixed(anchor) if same_tasks else old_anchor.plus(anchor)
+        anchors[name] = anchor
+    return State(
+        blocks={**other.blocks, **mine.blocks},
+        covariances=covariances,
+        reference={**other.reference, **mine.reference},
+        anchors=anchors,
+        held=mine.held | other.held,
+        statistics={**other.statistics, **mine.statistics},
+        tasks=max(mine.tasks, other.tasks) if same_tasks else mine.tasks + other.tasks,
+    )
+
+
+def check_model(remembered: Mapping[str, Block], found: Inventory) -> None:
+    """A memory fits a model if every remembered layer is still there, with the same shape."""
+    for name, block in remembered.items():
+        now = found.blocks.get(name)
+        if now is None:
+            raise ModelMismatchError(
+                f"layer '{name}' ({block.kind}, {block.shape()}) was remembered, but the model "
+                f"has no such protected layer; it has: {_some(found.blocks)}"
+            )
+        if now.signature() != block.signature():
+            raise ModelMismatchError(
+                f"layer '{name}' was remembered as {block.kind} {_long(block)}, but the model "
+                f"has {now.kind} {_long(now)}"
+            )
+
+
+def _some(blocks: Mapping[str, Block]) -> str:
+    names = list(blocks)
+    return ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+
+
+def _long(block: Block) -> str:
+    biases = ", ".join(b.parameter for b in block.biases) or "no bias"
+    return f"{block.shape()} of '{block.weight}' with {biases}"

@@ -1,0 +1,63 @@
+"""Running statistics of norm layers move old outputs too: always measured, held if asked."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from nscl.core.layers import running_statistics
+from nscl.errors import UnsupportedError
+
+Statistics = Mapping[str, Mapping[str, Tensor]]  # norm layer → running_mean, running_var
+
+
+def snapshot(norms: Mapping[str, nn.Module]) -> dict[str, dict[str, Tensor]]:
+    """Copy the running statistics of the layers that keep any."""
+    found = {name: running_statistics(module) for name, module in norms.items()}
+    return {
+        name: {key: value.detach().clone() for key, value in kept.items()}
+        for name, kept in found.items()
+        if kept
+    }
+
+
+def shift(remembered: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> float:
+    """How far a layer's statistics have moved, in remembered standard deviations.
+
+    Each channel is a normal distribution; its 2-Wasserstein distance to the remembered one is
+    ``√((μ − μ₀)² + (σ − σ₀)²)``. The result is the root mean square over channels of that over σ₀.
+    """
+    if "running_var" not in remembered or "running_var" not in now:
+        return 0.0
+    mean0, var0 = (remembered[k].double().cpu() for k in ("running_mean", "running_var"))
+    mean, var = (now[k].double().cpu() for k in ("running_mean", "running_var"))
+    floor = torch.finfo(torch.float32).eps * var0.max().clamp_min(torch.finfo(torch.float32).tiny)
+    moved = (mean - mean0).square() + (var.sqrt() - var0.sqrt()).square()
+    return float((moved / var0.clamp_min(floor)).mean().sqrt())
+
+
+def freeze(name: str, module: nn.Module, is_on: Callable[[], bool]) -> list[RemovableHandle]:
+    """Make a layer normalise with its running statistics while training, when ``is_on()``."""
+    if not running_statistics(module) and getattr(module, "track_running_stats", None) is False:
+        if isinstance(module, nn.modules.instancenorm._InstanceNorm):
+            return []  # normalises every sample by itself: there are no statistics to hold
+        raise UnsupportedError(
+            f"statistics='freeze' cannot hold '{name}': it has track_running_stats=False and "
+            "always normalises with the batch; use statistics='update' or track statistics"
+        )
+    was_training: list[bool] = []
+
+    def before(layer: nn.Module, args: Any) -> None:
+        was_training.append(layer.training)
+        if is_on():
+            layer.training = False
+
+    def after(layer: nn.Module, args: Any, output: Any) -> None:
+        layer.training = was_training.pop()
+
+    return [
+        module.register_forward_pre_hook(before),
+        module.register_forward_hook(after, always_call=True),
+    ]

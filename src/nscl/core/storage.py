@@ -1,0 +1,192 @@
+"""A memory on disk: one safetensors file with versioned metadata, no pickle, written atomically.
+
+Saved is what cannot be recomputed: packed covariance sums, the weights they were taken at, EWC
+anchors, running statistics. Eigenvectors and projections are rebuilt on load.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nscl._version import __version__
+from nscl.core.anchors import Anchor
+from nscl.core.blocks import Bias, Block
+from nscl.core.covariance import Covariance
+from nscl.core.shards import whole
+from nscl.core.state import State
+from nscl.errors import MemoryFileError
+
+FORMAT, VERSION = "nscl-memory", 1
+
+
+def to_tensors(state: State) -> dict[str, Tensor]:
+    """All tensors of a state under flat names."""
+    tensors = {f"covariance/{name}": c.sums for name, c in state.covariances.items()}
+    tensors |= {f"reference/{name}": whole(t) for name, t in state.reference.items()}
+    for name, anchor in state.anchors.items():
+        tensors |= {f"fisher/{name}": anchor.fisher, f"pull/{name}": anchor.pull}
+    for name, kept in state.statistics.items():
+        tensors |= {f"statistics/{name}/{key}": value for key, value in kept.items()}
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def to_metadata(state: State, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that is not a tensor, ready for JSON."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "nscl": __version__,
+        "tasks": state.tasks,
+        "options": dict(options),
+        "blocks": {
+            name: {
+                **state.blocks[name].signature(),
+                "seen": {"rows": c.rows, "tasks": c.tasks, "noise": c.noise},
+            }
+            for name, c in state.covariances.items()
+        },
+        "batches": {name: anchor.batches for name, anchor in state.anchors.items()},
+        "held": sorted(state.held),
+    }
+
+
+def from_parts(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> State:
+    """A state without its spectra and projections, which the caller rebuilds."""
+    _check_metadata(metadata)
+    try:
+        return State(
+            blocks={name: _block(name, written) for name, written in metadata["blocks"].items()},
+            covariances={
+                name: Covariance(tensors[f"covariance/{name}"].double(), **written["seen"])
+                for name, written in metadata["blocks"].items()
+            },
+            reference=_under(tensors, "reference/"),
+            anchors={
+                name: Anchor(tensors[f"fisher/{name}"], tensors[f"pull/{name}"], batches)
+                for name, batches in metadata["batches"].items()
+            },
+            held=frozenset(metadata["held"]),
+            statistics=_statistics(tensors),
+            tasks=metadata["tasks"],
+        )
+    except (KeyError, TypeError) as problem:
+        raise MemoryFileError(f"this memory is incomplete: {problem!r} is missing") from problem
+
+
+def _check_metadata(metadata: Mapping[str, Any]) -> None:
+    if metadata.get("format") != FORMAT:
+        raise MemoryFileError("this is no memory saved by nscl (no 'nscl-memory' mark in it)")
+    if metadata.get("version", 0) > VERSION:
+        raise MemoryFileError(
+            f"this memory has format version {metadata['version']}, written by nscl "
+            f"{metadata.get('nscl')}; this is nscl {__version__}, which reads up to version "
+            f"{VERSION}: upgrade nscl"
+        )
+
+
+def _block(name: str, written: Mapping[str, Any]) -> Block:
+    return Block(
+        name=name,
+        kind=written["kind"],
+        weight=written["weight"],
+        start=written["rows"][0],
+        stop=written["rows"][1],
+        features=written["features"],
+        groups=written["groups"],
+        layout=written["layout"],
+        biases=tuple(Bias(parameter, start) for parameter, start in written["biases"]),
+    )
+
+
+def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def _statistics(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    found: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in _under(tensors, "statistics/").items():
+        layer, _, key = name.rpartition("/")
+        found.setdefault(layer, {})[key] = tensor
+    return found
+
+
+def save(path: str | Path, state: State, options: Mapping[str, Any]) -> None:
+    """Write a memory: a whole new file takes the place of the old one, or nothing happens."""
+    target = Path(path)
+    metadata = {"nscl": json.dumps(to_metadata(state, options))}
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        # Tensors that share storage (tied weights) are refused by safetensors: clone them.
+        save_file({k: v.clone() for k, v in to_tensors(state).items()}, temporary, metadata)
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read metadata and tensors; a truncated or foreign file is an error that says so."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            written = (file.metadata() or {}).get("nscl")
+        if written is None:
+            raise MemoryFileError(f"{path} is a safetensors file, but no memory saved by nscl")
+        return json.loads(written), load_file(path)
+    except FileNotFoundError as problem:
+        raise MemoryFileError(f"{path} does not exist") from problem
+    except (SafetensorError, json.JSONDecodeError, OSError) as problem:
+        raise MemoryFileError(
+            f"{path} is truncated or no safetensors file ({problem}); "
+            "take it from where it was saved once more"
+        ) from problem
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """A tensor in a file of its own, mapped into memory only while it is used."""
+
+    path: Path
+    nbytes: int
+
+    def load(self) -> Tensor:
+        """Map the file."""
+        return load_file(self.path)["sums"]
+
+
+class Shelf:
+    """A temporary folder that keeps covariances out of RAM, and disappears with its memory."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="nscl-"))
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._count = 0
+
+    def put(self, covariance: Covariance) -> Covariance:
+        """Move a covariance's sums to disk."""
+        if not isinstance(covariance.stored, torch.Tensor):
+            return covariance
+        self._count += 1
+        path = self.folder / f"{self._count}.safetensors"
+        save_file({"sums": covariance.stored.contiguous()}, path)
+        return replace(covariance, stored=OnDisk(path, covariance.stored.nbytes))
+
+    def keep_only(self, state: State) -> None:
+        """Delete files that no covariance of this state uses any more."""
+        used = {c.stored.path for c in state.covariances.values() if isinstance(c.stored, OnDisk)}
+        for path in self.folder.glob("*.safetensors"):
+            if path not in used:
+                path.unlink()
