@@ -27,11 +27,17 @@ def private_cache(
     return cache / "nscl"
 
 
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared-cache")
+
+
 @pytest.fixture
-def real_data() -> Path:
-    """The folder with the real data sets."""
+def real_data(private_cache: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with the real data sets; TinyImageNet is decoded once for all tests."""
     if not _REAL_DATA:
         pytest.skip("NSCL_DATA is not set: no real data sets on this machine")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
     return Path(_REAL_DATA)
 
 

@@ -58,7 +58,7 @@ def apply_crop_flip(images: Tensor, draw: CropFlip) -> Tensor:
     row = rows[:, None] + torch.arange(height, device=images.device)
     forward = torch.arange(width, device=images.device).expand(count, width)
     column = columns[:, None] + torch.where(mirrored[:, None], forward.flip(1), forward)
-    index = (row[:, :, None] * padded.shape[-1] + column[:, None, :]).view(count, 1, -1)
+    index = (row[:, :, None] * padded.shape[-1] + column[:, None, :]).view(count, 1, height * width)
     cut = padded.flatten(2).gather(2, index.expand(-1, channels, -1))
     return cut.view(count, channels, height, width)
 

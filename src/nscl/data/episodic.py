@@ -27,6 +27,7 @@ class EpisodicMemory:
             raise DataError(f"an episodic memory needs at least 1 image per class, not {per_class}")
         self.per_class = per_class
         self._tasks: dict[int, Split] = {}
+        self._all: Split | None = None
 
     def __len__(self) -> int:
         """Return how many images are kept."""
@@ -50,7 +51,7 @@ class EpisodicMemory:
         shuffled = torch.randperm(len(labels), generator=generator)
         rows = [shuffled[labels[shuffled] == label] for label in sorted(set(labels.tolist()))]
         chosen = torch.cat([row[: self.per_class] for row in rows])
-        self._tasks[task_index] = Split(split.gather(chosen).cpu().clone(), labels[chosen].clone())
+        self._keep({**self._tasks, task_index: Split(split.gather(chosen).cpu(), labels[chosen])})
 
     def task(self, task_index: int) -> Split:
         """Return everything kept of one task."""
@@ -72,17 +73,17 @@ class EpisodicMemory:
         From all tasks or from those named, each image equally likely; where there are fewer than
         ``n``, all of them are returned in random order.
         """
-        wanted = tuple(self._tasks) if tasks is None else tuple(tasks)
-        splits = [self.task(index) for index in wanted]
-        if not splits:
+        if self._all is None:
             raise DataError("the episodic memory is empty; add a task before sampling from it")
-        sizes = torch.tensor([len(split) for split in splits])
-        rows = torch.randperm(int(sizes.sum()), generator=generator)[:n]
-        images, labels = (
-            torch.cat([getattr(split, part) for split in splits]) for part in ("images", "labels")
-        )
-        ids = torch.repeat_interleave(torch.tensor(wanted), sizes)
-        return images[rows], labels[rows], ids[rows]
+        wanted = tuple(self._tasks) if tasks is None else tuple(tasks)
+        spans = [self._span(index) for index in wanted]
+        if not spans:
+            raise DataError("no task was named to sample from")
+        candidates = torch.cat([torch.arange(start, stop) for start, stop in spans])
+        ids = torch.cat([torch.full((b - a,), i) for i, (a, b) in zip(wanted, spans, strict=True)])
+        chosen = torch.randperm(len(candidates), generator=generator)[:n]
+        rows = candidates[chosen]
+        return self._all.images[rows], self._all.labels[rows], ids[chosen]
 
     def shrink(self, per_class: int) -> None:
         """Keep only ``per_class`` images of each class: for budgets that all classes share.
@@ -93,11 +94,12 @@ class EpisodicMemory:
         if not 1 <= per_class <= self.per_class:
             raise DataError(f"cannot shrink from {self.per_class} to {per_class} images per class")
         self.per_class = per_class
+        tasks = {}
         for index, split in self._tasks.items():
             classes = sorted(set(split.labels.tolist()))
-            rows = [torch.where(split.labels == label)[0] for label in classes]
-            kept = split.select(torch.cat([row[:per_class] for row in rows]))
-            self._tasks[index] = kept
+            rows = [torch.where(split.labels == label)[0][:per_class] for label in classes]
+            tasks[index] = split.select(torch.cat(rows))
+        self._keep(tasks)
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain Python only: loads with ``torch.load(weights_only=True)``."""
@@ -112,9 +114,33 @@ class EpisodicMemory:
         try:
             per_class = int(state["per_class"])
             tasks = {
-                int(index): Split(part["images"].clone(), part["labels"].clone())
+                int(index): Split(part["images"].cpu(), part["labels"].cpu())
                 for index, part in state["tasks"].items()
             }
         except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"this is not the state of an episodic memory ({error!r})") from None
-        self.per_class, self._tasks = per_class, tasks
+        self.per_class = per_class
+        self._keep(tasks)
+
+    def _keep(self, tasks: dict[int, Split]) -> None:
+        """Copy all images into one tensor, so that sampling costs the same however many there are.
+
+        Each task's split is a view of its part.
+        """
+        self._tasks, self._all = {}, None
+        if not tasks:
+            return
+        images = torch.cat([split.images for split in tasks.values()])
+        labels = torch.cat([split.labels for split in tasks.values()])
+        start = 0
+        for index, split in tasks.items():
+            stop = start + len(split)
+            self._tasks[index] = Split(images[start:stop], labels[start:stop])
+            start = stop
+        self._all = Split(images, labels)
+
+    def _span(self, task_index: int) -> tuple[int, int]:
+        """Return where a task's rows lie among all; its tensor knows its own place."""
+        labels = self.task(task_index).labels
+        start = int(labels.storage_offset())
+        return start, start + len(labels)

@@ -88,16 +88,22 @@ def filtered_noise(count: int, shape: Shape, generator: torch.Generator) -> Tens
 
 
 def shuffle_patches(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Return the images cut into a grid of equal patches, in another order in each image."""
+    """Return the images cut into 4 × 4 equal patches, in another order in each image.
+
+    Rows and columns left over where 4 does not divide the size stay where they are.
+    """
     count, channels, height, width = images.shape
-    cells = next((n for n in (4, 2, 3, 5, 7) if height % n == 0 and width % n == 0), 1)
+    cells = min(4, height, width)
     size = (height // cells, width // cells)
-    patches = images.view(count, channels, cells, size[0], cells, size[1])
+    area = images[:, :, : cells * size[0], : cells * size[1]]
+    patches = area.reshape(count, channels, cells, size[0], cells, size[1])
     patches = patches.permute(0, 2, 4, 1, 3, 5).reshape(count, cells**2, -1)
     order = torch.rand((count, cells**2), generator=generator).argsort(1)
     patches = patches.gather(1, order[:, :, None].expand_as(patches))
     patches = patches.view(count, cells, cells, channels, *size).permute(0, 3, 1, 4, 2, 5)
-    return patches.reshape(images.shape)
+    shuffled = images.clone()
+    shuffled[:, :, : cells * size[0], : cells * size[1]] = patches.reshape(area.shape)
+    return shuffled
 
 
 def mixup(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -124,6 +130,7 @@ def _paint(count: int, shape: Shape, generator: torch.Generator, current: Tensor
     parts = [
         (paint(number, shape, generator) * 255).round().to(torch.uint8)
         for paint, number in zip(painters, numbers, strict=True)
+        if number > 0
     ]
     if current is not None and borrowed:
         rows = torch.randint(0, len(current), (borrowed,), generator=generator)

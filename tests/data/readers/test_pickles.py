@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nscl.data.errors import CorruptDataError
@@ -86,6 +86,7 @@ def test_the_stand_ins_cannot_be_changed_from_inside() -> None:
     assert np.asarray(whole["a"]).shape == (2,)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_damage_gets_out_as_anything_but_a_clear_error(data: st.DataObject) -> None:
     whole = pickle.dumps({"data": np.arange(50, dtype=np.uint8), "labels": [1, 2]}, 4)
