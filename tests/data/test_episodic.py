@@ -1,4 +1,5 @@
 import io
+from pathlib import Path
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from nscl.data.episodic import EpisodicMemory
 from nscl.data.errors import DataError
+from nscl.data.files import FileSplit
 from nscl.data.tasks import Split
 
 
@@ -59,6 +61,15 @@ def test_memory_is_its_own_copy_in_uint8() -> None:
     assert memory.task(0).images.max() == 1
     assert memory.task(0).images.dtype == torch.uint8
     assert memory.bytes == 2 * 12 + 2 * 8
+
+
+def test_pictures_that_are_not_in_memory_can_be_remembered(picture_folder: Path) -> None:
+    files = sorted((picture_folder / "train").rglob("*.png"))
+    lazy = FileSplit(files, torch.arange(24) // 6, size=(8, 8))
+    memory = EpisodicMemory(2)
+    memory.add(0, lazy, torch.Generator().manual_seed(0))
+    assert memory.task(0).images.shape == (8, 3, 8, 8)
+    assert memory.task(0).in_memory
 
 
 def test_samples_keep_image_label_and_task_together() -> None:

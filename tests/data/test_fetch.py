@@ -103,6 +103,14 @@ def test_a_corrupt_folder_before_the_fetched_archive_is_named(
         fetch("cifar10", cifar10_folder.parent)
 
 
+def test_a_folder_where_a_file_should_be(tmp_path: Path) -> None:
+    for name in ("train", "test", "meta"):
+        (tmp_path / "cifar-100-python" / name).mkdir(parents=True)
+    assert check("cifar100", tmp_path).state == "corrupt"
+    with pytest.raises(DataError, match=r"train cannot be read \(Is a directory\)"):
+        open_stream("split-cifar100-10", data_dir=tmp_path)
+
+
 def test_half_a_folder_is_a_hint(tmp_path: Path) -> None:
     folder = tmp_path / "cifar-100-python"
     folder.mkdir()

@@ -17,6 +17,9 @@ def test_tensors_arrays_and_pictures_agree() -> None:
     grey = PIXELS[0]
     for image in (grey, grey[None], grey.numpy(), Image.fromarray(grey.numpy())):
         assert pixels_of(image, where="x").equal(grey[None])
+    palette = Image.fromarray(array).convert("P", palette=Image.Palette.ADAPTIVE)
+    truth = torch.from_numpy(np.array(palette.convert("RGB"))).permute(2, 0, 1)
+    assert pixels_of(palette, where="x").equal(truth)
     assert pixels_of(grey > 40, where="x").unique().tolist() == [0, 255]
 
 

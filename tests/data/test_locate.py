@@ -47,6 +47,13 @@ def test_the_folder_itself_may_be_named(tmp_path: Path) -> None:
     assert found.path == folder
 
 
+def test_a_folder_of_mnist_is_not_taken_for_fashion(tmp_path: Path) -> None:
+    parts = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    names = [f"{part}-ubyte" for part in parts]
+    assert locate(FASHION_MNIST, (fill(tmp_path / "MNIST" / "raw", *names),)) is None
+    assert locate(FASHION_MNIST, (fill(tmp_path / "FashionMNIST" / "raw", *names),)) is not None
+
+
 @pytest.mark.parametrize("folder", ["fashion-mnist", "FashionMNIST/raw"])
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_fashion_mnist_is_found_as_torchvision_leaves_it(

@@ -34,6 +34,11 @@ def test_indivisible_says_which_numbers_divide() -> None:
         assign_classes(10, 0)
 
 
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(DataError, match="must not be negative, but is -1"):
+        ordered(3, order="random", seed=-1)
+
+
 def test_unknown_order() -> None:
     with pytest.raises(DataError, match="'natural' or 'random'"):
         ordered(3, order="sorted")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nscl.data.catalogue import Order
-from nscl.data.splitting import ordered
+from nscl.data.splitting import ordered, random_numbers
 from nscl.data.tasks import Split, Task
 
 _CHUNK = 4096
@@ -25,7 +25,7 @@ def permutations(shape: tuple[int, int, int], tasks: int, seed: int) -> list[tup
     count = shape[1] * shape[2]
     changes: list[tuple[str, Change]] = [("unpermuted", lambda images: images)]
     for index in range(1, tasks):
-        order = torch.from_numpy(np.random.default_rng([seed, index]).permutation(count))
+        order = torch.from_numpy(random_numbers(seed, index).permutation(count))
         changes.append((f"permutation {index}", _permuting(order)))
     return changes
 
@@ -35,7 +35,7 @@ def rotations(tasks: int, seed: int) -> list[tuple[str, Change]]:
 
     (Lopez-Paz and Ranzato, 2017: ``data/mnist_rotations.py``.)
     """
-    shares = (np.arange(tasks) + np.random.default_rng(seed).random(tasks)) / tasks
+    shares = (np.arange(tasks) + random_numbers(seed).random(tasks)) / tasks
     return [(f"rotated {180 * share:.1f}°", _rotating(180 * share)) for share in shares.tolist()]
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import os
 import time
 import urllib.error
 import urllib.request
@@ -118,13 +119,23 @@ def _copy(
     total = start + int(length) if length is not None else None
     done = start
     progress(name, done, total)
-    while block := response.read(_BLOCK):
+    while block := _read_block(response):
         file.write(block)
         done += len(block)
         progress(name, done, total)
+    file.flush()
+    os.fsync(file.fileno())
     if total is not None and done < total:
         # http.client ends a short body without a word when it is read in blocks.
         raise _BrokeOffError(f"the connection broke off after {done:,} of {total:,} bytes")
+
+
+def _read_block(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_BLOCK)
+    except (OSError, http.client.HTTPException) as error:
+        # Told apart here from an OSError of the disk, which trying again will not mend.
+        raise _BrokeOffError(str(error) or type(error).__name__) from None
 
 
 def _settle_whole(url: str, part: Path, error: urllib.error.HTTPError, progress: Progress) -> None:

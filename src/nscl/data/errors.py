@@ -1,5 +1,9 @@
 """What can be wrong with data, each error one line that names the file and the way out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from nscl.errors import NsclError
 
 
@@ -21,3 +25,13 @@ class CorruptDataError(DataError):
 
 class FetchError(DataError):
     """A download could not be finished; what arrived so far is kept where it can be continued."""
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Turn what the operating system refuses in the block into a `DataError` naming ``path``."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise DataError(f"{where} cannot be read ({error.strerror or error})") from None

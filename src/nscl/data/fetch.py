@@ -128,7 +128,10 @@ def _files_of(
 def _file_state(path: Path, md5: str | None) -> FileState:
     if md5 is None:
         return "found"
-    return "verified" if is_intact(path, md5) else "corrupt"
+    try:
+        return "verified" if is_intact(path, md5) else "corrupt"
+    except OSError:  # a folder in its place, or no permission: it cannot be used either way
+        return "corrupt"
 
 
 def _worst(files: tuple[FileStatus, ...]) -> FileState:

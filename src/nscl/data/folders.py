@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from nscl.data.errors import reading
 from nscl.data.files import FileSplit, decode_files
 from nscl.data.notices import Notify, log_notice
 from nscl.data.readers.folder import FolderPart, list_folder
@@ -28,7 +29,8 @@ def folder_selector(
     """
     side = size or DEFAULT_SIZE
     limit = DEFAULT_MAX_BYTES if max_bytes is None else max_bytes
-    listing = list_folder(path)
+    with reading(path):
+        listing = list_folder(path)
     need = (len(listing.train.files) + len(listing.test.files)) * 3 * side * side
     if need > limit:
         notify(

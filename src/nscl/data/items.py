@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from nscl.data.errors import DataError
+from nscl.data.readers.pictures import to_rgb
 
 
 def pixels_of(image: object, *, where: str) -> Tensor:
@@ -17,8 +19,10 @@ def pixels_of(image: object, *, where: str) -> Tensor:
     """
     if isinstance(image, Tensor):
         pixels = image.detach().cpu()
-    elif isinstance(image, np.ndarray) or hasattr(image, "__array_interface__"):
-        pixels = torch.from_numpy(np.array(image))
+    elif isinstance(image, np.ndarray | Image.Image):
+        pixels = torch.from_numpy(
+            np.array(image if isinstance(image, np.ndarray) else _plain(image))
+        )
         pixels = pixels.permute(2, 0, 1) if pixels.ndim == 3 else pixels
     else:
         raise DataError(
@@ -37,6 +41,11 @@ def label_of(label: object, *, where: str) -> int:
     if isinstance(label, int) and not isinstance(label, bool):
         return label
     raise DataError(f"{where} has the label {label!r}; labels must be whole numbers")
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """Keep grey as it is; a palette's numbers are no colours."""
+    return image.convert("L") if image.mode in ("1", "L") else to_rgb(image)
 
 
 def _to_uint8(pixels: Tensor, where: str) -> Tensor:

@@ -72,7 +72,9 @@ def partial_forms(dataset: Dataset, roots: tuple[Path, ...]) -> list[str]:
 
 def _candidates(root: Path, form: Form) -> tuple[Path, ...]:
     """Accept the data set's own folder as root, too: people name either."""
-    own = root.resolve().name == Path(form.path).name and bool(form.files)
+    parts = Path(form.path).parts
+    # The whole path must fit: a folder "raw" may hold MNIST, whose files have the same names.
+    own = bool(form.files) and root.resolve().parts[-len(parts) :] == parts
     return (root / form.path, root) if own else (root / form.path,)
 
 

@@ -8,7 +8,7 @@ from nscl.data.canonical import DATASETS
 from nscl.data.catalogue import FOLDER_PREFIX, Benchmark, Order, Scenario
 from nscl.data.decoded import read_decoded
 from nscl.data.domain import domain_tasks, permutations, rotations
-from nscl.data.errors import DataError
+from nscl.data.errors import DataError, reading
 from nscl.data.folders import folder_selector
 from nscl.data.locate import require
 from nscl.data.notices import Notify, log_notice
@@ -38,10 +38,11 @@ def load_dataset(
     """Read a data set of the catalogue whole; ``benchmark`` is the name shown in messages."""
     if name == "digits":
         return read_digits()
-    found = require(DATASETS[name], benchmark or name, data_dir)
-    if name == "tinyimagenet":
-        return read_decoded(found.path, read_tinyimagenet, notify=notify)
-    return _READERS[name](found.path)
+    with reading(DATASETS[name].title):
+        found = require(DATASETS[name], benchmark or name, data_dir)
+        if name == "tinyimagenet":
+            return read_decoded(found.path, read_tinyimagenet, notify=notify)
+        return _READERS[name](found.path)
 
 
 def open_benchmark(

@@ -30,7 +30,7 @@ PREFERENCES: dict[str, tuple[str, ...]] = {
     "cifar100": ("tinyimagenet", "cifar10"),
     "cifar10": ("tinyimagenet", "cifar100"),
     "tinyimagenet": ("cifar100+cifar10",),
-    "digits": ("fashion-mnist", "cifar100", "cifar10"),
+    "digits": ("fashion-mnist", "cifar100", "cifar10", "tinyimagenet"),
     "fashion-mnist": ("tinyimagenet", "cifar100", "cifar10"),
     "": ("tinyimagenet", "cifar100", "cifar10", "fashion-mnist"),
 }

@@ -15,12 +15,19 @@ def task_counts(classes: int) -> tuple[int, ...]:
     return tuple(n for n in range(1, classes + 1) if classes % n == 0)
 
 
+def random_numbers(*key: int) -> np.random.Generator:
+    """Return numpy's generator for a seed, or for a seed and an index."""
+    if min(key) < 0:
+        raise DataError(f"the seed must not be negative, but is {min(key)}")
+    return np.random.default_rng(key)
+
+
 def ordered(count: int, *, order: Order = "natural", seed: int = 0) -> tuple[int, ...]:
     """Return 0..count-1 as it is, or shuffled by the seed."""
     if order == "natural":
         return tuple(range(count))
     if order == "random":
-        return tuple(np.random.default_rng(seed).permutation(count).tolist())
+        return tuple(random_numbers(seed).permutation(count).tolist())
     raise DataError(f"order {order!r} is not known; choose 'natural' or 'random'")
 
 

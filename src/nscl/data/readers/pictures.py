@@ -37,7 +37,7 @@ def decode_picture(
             if size is not None:
                 # JPEGs can be decoded at 1/2, 1/4, 1/8: much faster for photographs.
                 image.draft("RGB", (2 * max(size), 2 * max(size)))
-            upright = _to_rgb(ImageOps.exif_transpose(image))
+            upright = to_rgb(ImageOps.exif_transpose(image))
             fitted = upright if size is None else _cover(upright, size)
             return np.asarray(fitted).transpose(2, 0, 1)
     except Exception as error:
@@ -47,7 +47,8 @@ def decode_picture(
         ) from None
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return the picture in 8-bit RGB, whatever its mode."""
     if image.mode == "F":
         raise ValueError("32-bit float pixels; convert it to 8 bits")
     if image.mode.startswith("I"):
