@@ -88,7 +88,7 @@ def test_the_real_cifar100(real_data: Path) -> None:
     assert np.bincount(raw.train_labels).tolist() == [500] * 100
     assert np.bincount(raw.test_labels).tolist() == [100] * 100
     assert raw.class_names[:3] == ("apple", "aquarium_fish", "baby")
-    # The published channel means of the training images (METHODS 1.4: 0.507, 0.487, 0.441).
+    # The published channel means of the training images.
     means = raw.train_images.mean((0, 2, 3)) / 255
     np.testing.assert_allclose(means, (0.507, 0.487, 0.441), atol=1e-3)
     plain = pickle.loads((real_data / "cifar-100-python" / "test").read_bytes(), encoding="bytes")
