@@ -1,0 +1,150 @@
+"""Download one file: continue where it broke off, check it, and only then put it into place."""
+
+import contextlib
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from nscl.data.checksums import md5_of
+from nscl.data.errors import FetchError
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with the file's name, the bytes on disk so far, and the total where it is known."""
+
+_BLOCK = 1 << 18
+_TIMEOUT = 30.0
+_NETWORK = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
+
+
+class _BrokeOffError(Exception):
+    """The connection ended early; what arrived is in the part file."""
+
+
+def no_progress(name: str, done: int, total: int | None) -> None:
+    """Show nothing."""
+
+
+def download(
+    url: str,
+    target: Path,
+    *,
+    md5: str,
+    progress: Progress = no_progress,
+    attempts: int = 4,
+    pause: float = 1.0,
+) -> None:
+    """Bring ``url`` to ``target`` if its MD5 is right; else nothing is there and the error says so.
+
+    Bytes are collected in ``target`` + ".part". A connection that breaks off is continued from
+    there (HTTP Range), here up to ``attempts`` times and by the next call after that. A server that
+    knows no Range is read from the start again.
+    """
+    part = target.with_name(f"{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        continued = _size(part) > 0
+        _collect(url, part, progress, attempts, pause)
+        if continued and md5_of(part) != md5:
+            # The old beginning may be what is wrong: judge the server by a whole answer.
+            part.unlink()
+            _collect(url, part, progress, attempts, pause)
+        _accept(url, part, target, md5)
+    except OSError as error:
+        raise FetchError(f"{target} cannot be written ({error})") from None
+
+
+def _accept(url: str, part: Path, target: Path, md5: str) -> None:
+    found = md5_of(part)
+    if found != md5:
+        size = _size(part)
+        part.unlink()
+        raise FetchError(
+            f"{url} sent {size:,} bytes with MD5 {found} instead of {md5}; nothing was kept, "
+            "try again later or from another source"
+        )
+    part.replace(target)
+
+
+def _collect(url: str, part: Path, progress: Progress, attempts: int, pause: float) -> None:
+    for attempt in range(attempts):
+        before = _size(part)
+        try:
+            _receive(url, part, progress)
+            return
+        except _NETWORK as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code < 500:
+                raise FetchError(f"{url} answered {error.code} {error.reason}") from None
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+        except _BrokeOffError as error:
+            reason = str(error)
+        if attempt + 1 < attempts and _size(part) <= before:
+            time.sleep(pause * 2**attempt)  # a server that gives nothing may want a rest
+    kept = f"; {_size(part):,} bytes are kept, the same command continues" if _size(part) else ""
+    raise FetchError(f"{url} could not be downloaded ({reason}){kept}")
+
+
+def _receive(url: str, part: Path, progress: Progress) -> None:
+    have = _size(part)
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    request = urllib.request.Request(url, headers={"User-Agent": "nscl", **headers})
+    try:
+        with contextlib.closing(urllib.request.urlopen(request, timeout=_TIMEOUT)) as answer:
+            response = cast("http.client.HTTPResponse", answer)
+            start = have if _continues(response, have) else 0
+            with part.open("ab" if start else "wb") as file:
+                _copy(response, file, start, part.stem, progress)
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        error.close()
+        _settle_whole(url, part, error, progress)
+
+
+def _continues(response: http.client.HTTPResponse, have: int) -> bool:
+    """Say whether the answer starts where the part file ends; a plain 200 starts at zero."""
+    content_range = response.headers.get("Content-Range", "")
+    partial = response.status == http.HTTPStatus.PARTIAL_CONTENT
+    return partial and content_range.startswith(f"bytes {have}-")
+
+
+def _copy(
+    response: http.client.HTTPResponse, file: BinaryIO, start: int, name: str, progress: Progress
+) -> None:
+    length = response.headers.get("Content-Length")
+    total = start + int(length) if length is not None else None
+    done = start
+    progress(name, done, total)
+    while block := _read_block(response):
+        file.write(block)
+        done += len(block)
+        progress(name, done, total)
+    file.flush()
+    os.fsync(file.fileno())
+    if total is not None and done < total:
+        # http.client ends a short body without a word when it is read in blocks.
+        raise _BrokeOffError(f"the connection broke off after {done:,} of {total:,} bytes")
+
+
+def _read_block(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_BLOCK)
+    except (OSError, http.client.HTTPException) as error:
+        # Told apart here from an OSError of the disk, which trying again will not mend.
+        raise _BrokeOffError(str(error) or type(error).__name__) from None
+
+
+def _settle_whole(url: str, part: Path, error: urllib.error.HTTPError, progress: Progress) -> None:
+    """Judge a part file beyond which the server has nothing: whole, or of another file."""
+    total = error.headers.get("Content-Range", "").rpartition("/")[2]
+    if total != str(_size(part)):
+        part.unlink()
+        _receive(url, part, progress)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

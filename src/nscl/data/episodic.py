@@ -1,0 +1,146 @@
+"""A few images of old tasks for the methods that may keep some: uint8, equally many per class."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nscl.data.errors import DataError
+from nscl.data.tasks import Split
+
+
+class EpisodicMemory:
+    """Keeps ``per_class`` randomly chosen images of every class of every task added.
+
+    >>> from nscl.data import open_stream
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> memory = EpisodicMemory(per_class=5)
+    >>> memory.add(0, open_stream("split-digits-5")[0].train, generator)
+    >>> images, labels, task_ids = memory.sample(4, generator)
+    >>> images.shape, len(memory)
+    (torch.Size([4, 1, 8, 8]), 10)
+    """
+
+    def __init__(self, per_class: int) -> None:
+        if per_class < 1:
+            raise DataError(f"an episodic memory needs at least 1 image per class, not {per_class}")
+        self.per_class = per_class
+        self._tasks: dict[int, Split] = {}
+        self._all: Split | None = None
+
+    def __len__(self) -> int:
+        """Return how many images are kept."""
+        return sum(len(split) for split in self._tasks.values())
+
+    @property
+    def tasks(self) -> tuple[int, ...]:
+        """Return the indices of the tasks in memory, in the order in which they came."""
+        return tuple(self._tasks)
+
+    @property
+    def bytes(self) -> int:
+        """Return what images and labels take: the budget that stands beside every result."""
+        return sum(split.bytes + split.labels.nbytes for split in self._tasks.values())
+
+    def add(self, task_index: int, split: Split, generator: torch.Generator | None = None) -> None:
+        """Choose and keep images of a task; a class with fewer than ``per_class`` keeps all."""
+        if task_index in self._tasks:
+            raise DataError(f"task {task_index} is in the episodic memory already")
+        labels = split.labels.cpu()
+        shuffled = torch.randperm(len(labels), generator=generator)
+        rows = [shuffled[labels[shuffled] == label] for label in sorted(set(labels.tolist()))]
+        chosen = torch.cat([row[: self.per_class] for row in rows])
+        self._keep({**self._tasks, task_index: Split(split.gather(chosen).cpu(), labels[chosen])})
+
+    def task(self, task_index: int) -> Split:
+        """Return everything kept of one task."""
+        if task_index not in self._tasks:
+            raise DataError(
+                f"task {task_index} is not in the episodic memory; it has {list(self._tasks)}"
+            )
+        return self._tasks[task_index]
+
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator | None = None,
+        *,
+        tasks: Iterable[int] | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw ``n`` images without repetition: (images, labels, task ids).
+
+        From all tasks or from those named, each image equally likely; where there are fewer than
+        ``n``, all of them are returned in random order.
+        """
+        if self._all is None:
+            raise DataError("the episodic memory is empty; add a task before sampling from it")
+        wanted = tuple(self._tasks) if tasks is None else tuple(tasks)
+        spans = [self._span(index) for index in wanted]
+        if not spans:
+            raise DataError("no task was named to sample from")
+        candidates = torch.cat([torch.arange(start, stop) for start, stop in spans])
+        ids = torch.cat([torch.full((b - a,), i) for i, (a, b) in zip(wanted, spans, strict=True)])
+        chosen = torch.randperm(len(candidates), generator=generator)[:n]
+        rows = candidates[chosen]
+        return self._all.images[rows], self._all.labels[rows], ids[chosen]
+
+    def shrink(self, per_class: int) -> None:
+        """Keep only ``per_class`` images of each class: for budgets that all classes share.
+
+        Images are kept in the random order in which they were drawn, so the first ones are a random
+        choice.
+        """
+        if not 1 <= per_class <= self.per_class:
+            raise DataError(f"cannot shrink from {self.per_class} to {per_class} images per class")
+        self.per_class = per_class
+        tasks = {}
+        for index, split in self._tasks.items():
+            classes = sorted(set(split.labels.tolist()))
+            rows = [torch.where(split.labels == label)[0][:per_class] for label in classes]
+            tasks[index] = split.select(torch.cat(rows))
+        self._keep(tasks)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and plain Python only: loads with ``torch.load(weights_only=True)``."""
+        tasks = {
+            index: {"images": split.images, "labels": split.labels}
+            for index, split in self._tasks.items()
+        }
+        return {"per_class": self.per_class, "tasks": tasks}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state`` describes; a state that does not fit changes nothing."""
+        try:
+            per_class = int(state["per_class"])
+            tasks = {
+                int(index): Split(part["images"].cpu(), part["labels"].cpu())
+                for index, part in state["tasks"].items()
+            }
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"this is not the state of an episodic memory ({error!r})") from None
+        self.per_class = per_class
+        self._keep(tasks)
+
+    def _keep(self, tasks: dict[int, Split]) -> None:
+        """Copy all images into one tensor, so that sampling costs the same however many there are.
+
+        Each task's split is a view of its part.
+        """
+        self._tasks, self._all = {}, None
+        if not tasks:
+            return
+        images = torch.cat([split.images for split in tasks.values()])
+        labels = torch.cat([split.labels for split in tasks.values()])
+        start = 0
+        for index, split in tasks.items():
+            stop = start + len(split)
+            self._tasks[index] = Split(images[start:stop], labels[start:stop])
+            start = stop
+        self._all = Split(images, labels)
+
+    def _span(self, task_index: int) -> tuple[int, int]:
+        """Return where a task's rows lie among all; its tensor knows its own place."""
+        labels = self.task(task_index).labels
+        start = int(labels.storage_offset())
+        return start, start + len(labels)

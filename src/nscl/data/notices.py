@@ -1,0 +1,14 @@
+"""How this room tells people what takes long or goes another way than they may expect."""
+
+import logging
+from collections.abc import Callable
+
+Notify = Callable[[str], None]
+"""Receives one line of text."""
+
+_logger = logging.getLogger("nscl.data")
+
+
+def log_notice(message: str) -> None:
+    """Write the notice to the ``nscl.data`` logger: the default where no callback is given."""
+    _logger.info(message)

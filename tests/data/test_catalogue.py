@@ -1,0 +1,89 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nscl.data.canonical import DATASETS
+from nscl.data.catalogue import (
+    BENCHMARKS,
+    find_benchmark,
+    find_dataset,
+    list_benchmarks,
+    open_stream,
+)
+from nscl.data.errors import UnknownBenchmarkError
+from nscl.errors import NsclError
+
+
+def test_every_entry_says_what_it_is() -> None:
+    for name, entry in BENCHMARKS.items():
+        assert entry.name == name
+        assert len(entry.description) > 20
+        assert entry.dataset in DATASETS or entry.variant == "folder"
+    assert [entry.name for entry in list_benchmarks() if entry.embedded] == [
+        "split-digits-5",
+        "permuted-digits",
+        "rotated-digits",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("split-cifar-100-10", "split-cifar100-10"),
+        ("SPLIT-DIGITS-5", "split-digits-5"),
+        ("splitdigits", "split-digits-5"),
+        ("tinyimagenet-25", "split-tinyimagenet-25"),
+    ],
+)
+def test_typos_are_answered_with_the_nearest_name(typed: str, meant: str) -> None:
+    with pytest.raises(UnknownBenchmarkError, match=f"did you mean '{meant}'"):
+        open_stream(typed)
+
+
+def test_nonsense_is_answered_with_all_names() -> None:
+    with pytest.raises(NsclError, match="known names: split-digits-5, "):
+        find_benchmark("qqq")
+
+
+def test_datasets_behind_names() -> None:
+    assert find_dataset("split-cifar100-20") is DATASETS["cifar100"]
+    assert find_dataset("cifar100") is DATASETS["cifar100"]
+    with pytest.raises(UnknownBenchmarkError, match="did you mean"):
+        find_dataset("cifar1000")
+    with pytest.raises(UnknownBenchmarkError):
+        find_dataset("folder:PATH")
+
+
+def test_listing_checking_and_fetching_need_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys, nscl.data, nscl.data.catalogue as c, nscl.data.fetch\n"
+        "assert len(c.list_benchmarks()) > 8 and nscl.data.list_benchmarks\n"
+        "heavy = {'torch', 'numpy', 'PIL', 'sklearn'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_every_public_name_can_be_had() -> None:
+    import nscl.data
+
+    for name in nscl.data.__all__:
+        assert getattr(nscl.data, name) is not None
+    assert dir(nscl.data) == sorted(nscl.data.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = nscl.data.nothing  # type: ignore[attr-defined]
+
+
+def test_the_facts_are_well_formed() -> None:
+    for dataset in DATASETS.values():
+        assert len(dataset.mean) == len(dataset.std)
+        sums = [item.md5 for item in dataset.downloads]
+        sums += [form.md5 for form in dataset.forms if form.md5]
+        sums += [md5 for form in dataset.forms for _, md5 in form.files if md5]
+        assert all(len(md5) == 32 and int(md5, 16) for md5 in sums)
+        for item in dataset.downloads:
+            # What is fetched must be something that is found.
+            places = {str(Path(f.path, n)) for f in dataset.forms for n, _ in f.files}
+            assert item.path in places | {form.path for form in dataset.forms}

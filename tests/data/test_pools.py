@@ -1,0 +1,121 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from nscl.data.canonical import DATASETS, Form
+from nscl.data.catalogue import open_stream
+from nscl.data.errors import DataError, MissingDataError, UnknownBenchmarkError
+from nscl.data.pools import PREFERENCES, UnlabelledPool, open_pool
+from nscl.data.streams import stream_from_datasets
+from nscl.data.tasks import TaskStream
+
+
+def unchecked(form: Form) -> Form:
+    """Small fakes cannot have the published MD5s."""
+    return dataclasses.replace(form, files=tuple((name, None) for name, _ in form.files))
+
+
+@pytest.fixture
+def digits() -> TaskStream:
+    return open_stream("split-digits-5")
+
+
+@pytest.fixture
+def custom() -> TaskStream:
+    images = torch.randint(0, 256, (8, 3, 12, 12), dtype=torch.uint8)
+    pictures = torch.utils.data.TensorDataset(images, torch.arange(8) % 2)
+    return stream_from_datasets(pictures, pictures, tasks=1)
+
+
+def test_auto_without_other_data_is_procedural_and_says_so(digits: TaskStream) -> None:
+    notices: list[str] = []
+    pool = open_pool("auto", like=digits, size=30, notify=notices.append)
+    assert (pool.name, len(pool)) == ("procedural", 30)
+    assert pool.images.shape[1:] == digits.image_shape
+    assert notices == ["unlabelled pool for split-digits-5: procedural"]
+    assert open_pool("auto", like=digits, size=30).images.equal(pool.images)
+    assert not open_pool("auto", like=digits, size=30, seed=1).images.equal(pool.images)
+
+
+def test_current_images_are_in_the_name(digits: TaskStream) -> None:
+    pool = open_pool("procedural", like=digits, size=30, current=digits[0].train.images)
+    assert pool.name == "procedural+current"
+
+
+def test_a_benchmark_in_another_shape(custom: TaskStream) -> None:
+    pool = open_pool("split-digits-5", like=custom, size=100)
+    assert pool.name == "digits@12x12"
+    assert pool.images.shape == (100, 3, 12, 12)
+    assert pool.images[:, 0].equal(pool.images[:, 2])
+    assert len(open_pool("digits", like=custom).images) == 1442  # as many as there are
+
+
+def test_auto_takes_what_is_on_disk(
+    cifar10_folder: Path, digits: TaskStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = dataclasses.replace(
+        DATASETS["cifar10"], forms=(unchecked(DATASETS["cifar10"].forms[0]),)
+    )
+    monkeypatch.setitem(DATASETS, "cifar10", small)
+    pool = open_pool("auto", like=digits, size=40, data_dir=cifar10_folder.parent)
+    assert pool.name == "cifar10@8x8"
+    assert pool.images.shape == (40, 1, 8, 8)
+
+
+def test_a_pool_must_not_be_the_benchmark_itself(digits: TaskStream) -> None:
+    for spec in ("digits", "split-digits-5", "permuted-digits"):
+        with pytest.raises(DataError, match="cannot be the unlabelled pool"):
+            open_pool(spec, like=digits)
+
+
+def test_preferences_never_name_the_data_set_itself() -> None:
+    assert set(PREFERENCES) == {*DATASETS, ""}
+    for own, names in PREFERENCES.items():
+        parts = [part for name in names for part in name.split("+")]
+        assert own not in parts
+        assert set(parts) <= set(DATASETS)
+
+
+def test_a_folder_of_any_pictures(picture_folder: Path, digits: TaskStream) -> None:
+    spec = f"folder:{picture_folder}"
+    pool = open_pool(spec, like=digits, size=10)
+    assert pool.name == f"{spec}@8x8"
+    assert pool.images.shape == (10, 1, 8, 8)
+    assert len(open_pool(spec, like=digits)) == 36
+    own = open_stream(spec, tasks=2)
+    for other in (spec, f"{spec}/train", f"folder:{picture_folder.parent}"):
+        with pytest.raises(DataError, match="same pictures"):
+            open_pool(other, like=own)
+
+
+def test_mistakes_are_named(digits: TaskStream, tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match="not a folder with pictures"):
+        open_pool(f"folder:{tmp_path / 'none'}", like=digits)
+    with pytest.raises(UnknownBenchmarkError, match="did you mean 'cifar10"):
+        open_pool("cifar10o", like=digits)
+    with pytest.raises(MissingDataError, match="nscl data fetch cifar100"):
+        open_pool("cifar100", like=digits)
+    with pytest.raises(DataError, match="at least one image"):
+        open_pool("procedural", like=digits, size=0)
+
+
+def test_samples_repeat_no_image_before_all_were_drawn() -> None:
+    pool = UnlabelledPool("p", torch.arange(10, dtype=torch.uint8).view(10, 1, 1, 1))
+    generator = torch.Generator().manual_seed(0)
+    assert len(set(pool.sample(7, generator).flatten().tolist())) == 7
+    counts = torch.bincount(pool.sample(25, generator).flatten().long(), minlength=10)
+    assert set(counts.tolist()) <= {2, 3}
+    assert len(pool.sample(0)) == 0
+
+
+def test_tinyimagenet_is_the_pool_of_cifar(real_data: Path) -> None:
+    stream = open_stream("split-cifar100-10", data_dir=real_data)
+    pool = open_pool("auto", like=stream, size=5000, data_dir=real_data)
+    assert pool.name == "tinyimagenet@32x32"
+    assert pool.images.shape == (5000, 3, 32, 32)
+    assert 0.3 < pool.images.float().mean() / 255 < 0.6
+    tiny = open_stream("split-tinyimagenet-25", data_dir=real_data)
+    back = open_pool("auto", like=tiny, size=100, data_dir=real_data)
+    assert (back.name, back.images.shape) == ("cifar100@64x64", (100, 3, 64, 64))

@@ -1,0 +1,86 @@
+import dataclasses
+
+import pytest
+import torch
+
+from nscl.data.errors import DataError
+from nscl.data.tasks import Split, Task, TaskStream
+
+
+def split(count: int = 4, classes: int = 2, shape: tuple[int, int, int] = (1, 2, 3)) -> Split:
+    images = torch.arange(count, dtype=torch.uint8).view(-1, 1, 1, 1).expand(-1, *shape)
+    return Split(images.contiguous(), torch.arange(count) % classes)
+
+
+def task(index: int = 0, classes: int = 2) -> Task:
+    names = tuple(f"c{label}" for label in range(classes))
+    part = split(12, classes)
+    return Task(index, f"t{index}", part, part, tuple(range(classes)), names)
+
+
+def stream(*tasks: Task, scenario: str = "task") -> TaskStream:
+    return TaskStream("s", tasks, scenario, (0.5,), (0.5,))  # type: ignore[arg-type]
+
+
+def test_split_gathers_and_selects() -> None:
+    part = split(10)
+    rows = torch.tensor([7, 2])
+    assert part.gather(rows)[:, 0, 0, 0].tolist() == [7, 2]
+    chosen = part.select(rows)
+    assert (len(chosen), chosen.labels.tolist()) == (2, [1, 0])
+    assert (part.image_shape, part.bytes, part.in_memory) == ((1, 2, 3), 60, True)
+    assert repr(part) == "Split(10 images (1, 2, 3))"
+    assert part.to("cpu").images.equal(part.images)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels"),
+    [
+        (torch.zeros(4, 1, 2, 2), torch.zeros(4).long()),
+        (torch.zeros(4, 2, 2, dtype=torch.uint8), torch.zeros(4).long()),
+        (torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.zeros(4)),
+        (torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.zeros(3).long()),
+    ],
+)
+def test_what_is_no_split_is_refused(images: torch.Tensor, labels: torch.Tensor) -> None:
+    with pytest.raises(DataError, match="must be"):
+        Split(images, labels)
+
+
+def test_things_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        split().labels = torch.zeros(1)  # type: ignore[misc]
+
+
+def test_a_task_checks_its_labels() -> None:
+    good = task()
+    with pytest.raises(DataError, match=r"test labels outside 0\.\.1"):
+        dataclasses.replace(good, test=split(4, classes=3))
+    with pytest.raises(DataError, match="no training images"):
+        dataclasses.replace(good, train=split().select(torch.tensor([], dtype=torch.int64)))
+    with pytest.raises(DataError, match="not as many names"):
+        dataclasses.replace(good, class_names=("only",))
+
+
+def test_a_stream_is_a_sequence_of_tasks() -> None:
+    tasks = (task(0), task(1, 3), task(2))
+    whole = stream(*tasks)
+    assert (len(whole), whole[1], list(whole)) == (3, tasks[1], list(tasks))
+    assert whole.image_shape == (1, 2, 3)
+    assert whole.classes_per_task == (2, 3, 2)
+    assert list(whole.restrict(2)) == list(tasks[:2])
+    for wrong in (0, 4):
+        with pytest.raises(DataError, match=f"has 3 tasks; it cannot be restricted to {wrong}"):
+            whole.restrict(wrong)
+
+
+def test_a_stream_that_does_not_hold_together_is_refused() -> None:
+    with pytest.raises(DataError, match="no tasks"):
+        stream()
+    with pytest.raises(DataError, match="one per channel"):
+        TaskStream("s", (task(),), "task", (0.5, 0.5), (0.5, 0.5))
+    other = dataclasses.replace(task(), test=split(12, 2, (3, 2, 3)))
+    with pytest.raises(DataError, match="images that are not"):
+        stream(other)
+    with pytest.raises(DataError, match="one head needs equally many"):
+        stream(task(0), task(1, 3), scenario="domain")
