@@ -1,6 +1,8 @@
 """A finished run's result, and real child processes."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -67,6 +69,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         children.append(child)
@@ -74,5 +77,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     yield run
     for child in children:
-        child.kill()
+        # The whole session: a child of the child would keep the pipes open.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.communicate()

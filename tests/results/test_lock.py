@@ -8,6 +8,7 @@ import time
 import pytest
 
 from nscl.results import RunLock, RunLockedError, WriteError
+from nscl.results import lock as lock_module
 
 HOLD = """
 import sys, time
@@ -23,12 +24,13 @@ import os, sys, time
 from nscl.results import RunLock
 lock = RunLock(sys.argv[1])
 lock.acquire()
-child = os.fork()
-if child == 0:
-    print(f"child {lock.held}", flush=True)
+ours, theirs = os.pipe()
+worker = os.fork()
+if worker == 0:
+    os.write(theirs, b"held" if lock.held else b"free")
     time.sleep(60)
     os._exit(0)
-print(child, flush=True)
+print(worker, os.read(ours, 4).decode(), flush=True)
 time.sleep(60)
 """
 
@@ -62,19 +64,15 @@ def test_a_killed_process_holds_nothing(tmp_path, start):
 
 def test_a_forked_worker_does_not_keep_a_dead_run_locked(tmp_path, start):
     parent = start(FORK, tmp_path / ".lock")
-    lines = sorted(parent.stdout.readline().split() for _ in range(2))
-    worker = int(lines[0][0])
-    assert lines[1] == ["child", "False"]
-    try:
-        with pytest.raises(RunLockedError, match=f"process {parent.pid} "):
-            RunLock(tmp_path / ".lock").acquire()
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
-        with RunLock(tmp_path / ".lock") as lock:
-            assert lock.held
-        os.kill(worker, 0)
-    finally:
-        os.kill(worker, signal.SIGKILL)
+    worker, in_the_worker = parent.stdout.readline().split()
+    assert in_the_worker == "free"
+    with pytest.raises(RunLockedError, match=f"process {parent.pid} "):
+        RunLock(tmp_path / ".lock").acquire()
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    os.kill(int(worker), 0)
+    with RunLock(tmp_path / ".lock") as lock:
+        assert lock.held
 
 
 def test_one_process_cannot_hold_it_twice(tmp_path):
@@ -105,6 +103,22 @@ def test_a_lock_file_without_a_name_still_refuses(tmp_path):
         lock.path.write_text("")
         with pytest.raises(RunLockedError, match="has not said its name yet"):
             RunLock(tmp_path / ".lock").acquire()
+
+
+def test_a_file_removed_between_open_and_lock_is_no_lock(tmp_path, monkeypatch):
+    """The former holder leaves at the worst moment: the file just opened is no longer the one."""
+    first, second = RunLock(tmp_path / ".lock"), RunLock(tmp_path / ".lock")
+    first.acquire()
+    flock = lock_module._flock
+
+    def leave_then_lock(descriptor, path):
+        first.release()
+        flock(descriptor, path)
+
+    monkeypatch.setattr(lock_module, "_flock", leave_then_lock)
+    with second, pytest.raises(RunLockedError):
+        RunLock(tmp_path / ".lock").acquire()
+    assert list(tmp_path.iterdir()) == []
 
 
 COUNT = """
