@@ -1,0 +1,7 @@
+"""What can be wrong with a model somebody asks for."""
+
+from nscl.errors import NsclError
+
+
+class ModelError(NsclError, ValueError):
+    """A model cannot be built or used as asked: names the model, the reason and the way out."""

@@ -1,0 +1,149 @@
+"""One shared backbone under a head per task, or under one head for all tasks.
+
+Both answer ``model(x, task)``, so nothing else needs to know the scenario. The protocol trains
+head ``t`` during task ``t`` only: give the optimizer ``backbone_parameters()`` and
+``head_parameters(t)`` and no old head. (A head whose gradient is zero still moves under Adam with
+weight decay.)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from torch import Tensor, nn
+
+from nscl.models.errors import ModelError
+from nscl.models.norms import norm_layers
+from nscl.models.shapes import check_size
+
+NamedParameters = Iterator[tuple[str, nn.Parameter]]
+
+
+class TaskModel(nn.Module, ABC):
+    """A backbone and its heads; names of parameters are qualified from this module on.
+
+    ``features`` is the width of the backbone's output, by default its ``out_features``.
+    """
+
+    def __init__(self, backbone: nn.Module, *, features: int | None = None) -> None:
+        super().__init__()
+        width = getattr(backbone, "out_features", None) if features is None else features
+        if width is None:
+            raise ModelError(
+                f"{type(backbone).__name__} has no out_features: say features=... for its heads"
+            )
+        self.backbone = backbone
+        self.features = check_size("out_features", width)
+
+    @property
+    @abstractmethod
+    def classes_per_task(self) -> list[int]:
+        """How many classes each head tells apart."""
+
+    @abstractmethod
+    def head(self, task: int) -> nn.Linear:
+        """Return the head that answers for ``task``, counted from 0."""
+
+    @abstractmethod
+    def add_head(self, classes: int) -> int:
+        """Make the model ready for one more task; return the index of the head that serves it."""
+
+    def forward(self, x: Tensor, task: int) -> Tensor:
+        """Map images ``[N, C, H, W]`` to the logits of ``task``, ``[N, classes]``."""
+        logits: Tensor = self.head(task)(self.backbone(x))
+        return logits
+
+    def backbone_parameters(self, *, norms: bool = True) -> NamedParameters:
+        """Name the shared parameters; ``norms=False`` leaves out those of ``norm_parameters``."""
+        skipped = set() if norms else {id(p) for _, p in self.norm_parameters()}
+        for name, parameter in self.backbone.named_parameters("backbone"):
+            if id(parameter) not in skipped:
+                yield name, parameter
+
+    def norm_parameters(self) -> NamedParameters:
+        """Name the backbone's parameters that belong to normalisation layers, found by type."""
+        seen: set[int] = set()
+        for prefix, layer in norm_layers(self.backbone, prefix="backbone"):
+            for name, parameter in layer.named_parameters(prefix, recurse=False):
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield name, parameter
+
+    def head_parameters(self, task: int) -> NamedParameters:
+        """Name the parameters of the head that answers for ``task``."""
+        head = self.head(task)
+        prefix = next(name for name, module in self.named_modules() if module is head)
+        yield from head.named_parameters(prefix)
+
+    def _new_head(self, classes: int) -> nn.Linear:
+        check_size("the number of classes of a task", classes)
+        like = next((p for p in self.backbone.parameters() if p.is_floating_point()), None)
+        if like is None:
+            return nn.Linear(self.features, classes)
+        return nn.Linear(self.features, classes, device=like.device, dtype=like.dtype)
+
+
+class MultiHead(TaskModel):
+    """Task-incremental: every task has its own linear head, the task is known when testing.
+
+    >>> from nscl.models import MLP
+    >>> model = MultiHead(MLP(64, width=16), [2, 3])
+    >>> import torch
+    >>> model(torch.zeros(5, 1, 8, 8), task=1).shape
+    torch.Size([5, 3])
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        classes_per_task: Sequence[int] = (),
+        *,
+        features: int | None = None,
+    ) -> None:
+        super().__init__(backbone, features=features)
+        self.heads = nn.ModuleList()
+        for classes in classes_per_task:
+            self.add_head(classes)
+
+    @property
+    def classes_per_task(self) -> list[int]:
+        """How many classes each head tells apart."""
+        return [self.head(task).out_features for task in range(len(self.heads))]
+
+    def head(self, task: int) -> nn.Linear:
+        """Return the head of ``task``; one that is not there is an error, negative ones too."""
+        if type(task) is not int or not 0 <= task < len(self.heads):
+            raise ModelError(f"there is no head for task {task!r}: {len(self.heads)} heads, from 0")
+        return cast("nn.Linear", self.heads[task])
+
+    def add_head(self, classes: int) -> int:
+        """Append a head with fresh weights, drawn now from torch's generator; return its index."""
+        self.heads.append(self._new_head(classes))
+        return len(self.heads) - 1
+
+
+class SingleHead(TaskModel):
+    """Domain-incremental: classes stay, their pictures change; one head answers for all tasks."""
+
+    def __init__(self, backbone: nn.Module, classes: int, *, features: int | None = None) -> None:
+        super().__init__(backbone, features=features)
+        self.shared_head = self._new_head(classes)
+
+    @property
+    def classes_per_task(self) -> list[int]:
+        """How many classes the one head tells apart."""
+        return [self.shared_head.out_features]
+
+    def head(self, task: int) -> nn.Linear:
+        """Return the one head, whatever the task."""
+        check_size("task", task, least=0)
+        return self.shared_head
+
+    def add_head(self, classes: int) -> int:
+        """Check that the one head fits the new task too, which it serves without any change."""
+        if classes != self.shared_head.out_features:
+            raise ModelError(
+                f"one head for all tasks has {self.shared_head.out_features} classes, the new task "
+                f"has {classes}: use the task scenario (a head per task)"
+            )
+        return 0

@@ -1,0 +1,49 @@
+"""The name of a run: what it is, for people, and the hash of its configuration, for certainty."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nscl.results.errors import FormatError, RunMismatchError
+
+LONGEST_SLUG = 48
+
+
+def canonical_json(config: Mapping[str, Any]) -> str:
+    """One text per configuration, whatever the order of its keys."""
+    try:
+        return json.dumps(config, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise FormatError(f"the configuration is not plain JSON data: {error}") from error
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON, in hexadecimal; its first eight digits are in the run's name.
+
+    >>> config_hash({"a": 1, "b": 2}) == config_hash({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(canonical_json(config).encode()).hexdigest()
+
+
+def slug(name: str) -> str:
+    """Make a benchmark's or method's name safe as part of a file name.
+
+    >>> slug("folder:/data/my birds"), slug("package.module:Method")
+    ('folder-data-my-birds', 'package.module-Method')
+    """
+    plain = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
+    if len(plain) <= LONGEST_SLUG:
+        return plain
+    # Both ends of a long path say something: the kind of benchmark, and the folder's own name.
+    head, tail = plain[:12].rstrip("-."), plain[-(LONGEST_SLUG - 14) :].lstrip("-.")
+    return f"{head}--{tail}"
+
+
+def run_name(*, benchmark: str, method: str, seed: int, config: Mapping[str, Any]) -> str:
+    """Name the folder of a run: ``<benchmark>-<method>-<seed>-<hash8>``."""
+    if type(seed) is not int or seed < 0:
+        raise RunMismatchError(f"a seed is a whole number from 0 on, got {seed!r}")
+    return f"{slug(benchmark)}-{slug(method)}-{seed}-{config_hash(config)[:8]}"
