@@ -18,6 +18,7 @@ from nscl.core.patches import Geometry, Ints, Patches
 from nscl.core.symmetric import pack, unpack
 
 ROWS = 1 << 14  # rows multiplied at a time
+BAND = 64  # a matrix product with fewer lines than this is slow
 
 
 @dataclass(frozen=True)
@@ -119,19 +120,28 @@ class RunningSums:
         d, finite, total = self.features, True, self._matrix()
         for chunk in values.split(ROWS, dim=1):
             rows = _products_in(chunk).to(self._device)
-            product = gram(rows, rows)
-            total[:, :d, :d] += product
+            diagonals = []
+            for a, b in self._bands():
+                product = gram(rows[..., a:b], rows[..., a:])
+                total[:, a:b, a:d] += product
+                diagonals.append(product.diagonal(dim1=-2, dim2=-1))
             if constant is not None:
                 total[:, :d, d + constant] += rows.sum(1, dtype=torch.float64)
                 total[:, d + constant, d + constant] += rows.shape[1]
-            finite &= self._note(product.diagonal(dim1=-2, dim2=-1))
+            finite &= self._note(torch.cat(diagonals, -1))
             self.rows += rows.shape[1]
         return finite
+
+    def _bands(self) -> list[tuple[int, int]]:
+        """Bands of lines, of which only the part right of the diagonal is multiplied out."""
+        width = max(BAND, -(-self.features // 4))
+        starts = range(0, self.features, width)
+        return [(a, min(a + width, self.features)) for a in starts]
 
     def _add_lagged(self, seen: Patches, constant: int | None) -> bool:
         key = (seen.geometry, seen.size, constant)
         if key not in self._lagged:
-            self._lagged[key] = LaggedSums(seen)
+            self._lagged[key] = LaggedSums(seen, column=constant is not None)
         images = _products_in(seen.images).to(self._device)
         diagonals = self._lagged[key].add(Patches(images, seen.geometry))
         self.rows += seen.rows
@@ -150,7 +160,11 @@ class RunningSums:
 
     def total(self) -> Tensor:
         """Packed sums of everything added."""
-        d, total = self.features, self._matrix()
+        d = self.features
+        if self._dense is not None:
+            for a, b in self._bands():
+                self._dense[:, b:d, a:b] = self._dense[:, a:b, b:d].mT
+        total = self._matrix()
         for (_, _, constant), sums in self._lagged.items():
             total[:, :d, :d] += sums.matrix()
             if constant is not None:

@@ -82,15 +82,13 @@ def unfold(images: Tensor, geometry: Geometry) -> Tensor:
     size = geometry.output_size(tuple(images.shape[2:]))
     views = []
     for offset in geometry.offsets:
-        window = padded
+        window = padded.transpose(0, 1)
         for dim, (o, n) in enumerate(zip(offset, size, strict=True)):
             start, step = o * geometry.dilation[dim], geometry.stride[dim]
             index = (slice(None),) * (dim + 2) + (slice(start, start + step * (n - 1) + 1, step),)
             window = window[index]
         views.append(window)
-    stacked = torch.stack(views, dim=2)  # [images, channels, positions, *output]
-    count, channels = images.shape[:2]
-    grouped = stacked.reshape(count, geometry.groups, channels // geometry.groups, len(views), -1)
-    return grouped.permute(1, 0, 4, 2, 3).reshape(
-        geometry.groups, -1, channels // geometry.groups * len(views)
-    )
+    stacked = torch.stack(views, dim=1)  # [channels, positions, images, *output]
+    # Written out once, features first: matrix products take the transposed view as it is.
+    features = images.shape[1] // geometry.groups * len(views)
+    return stacked.reshape(geometry.groups, features, -1).mT
