@@ -121,20 +121,23 @@ class Memory:
         forward: Forward | None = None,
         loss: Loss | None = None,
         progress: bool = False,
+        batch_mean: bool = False,
     ) -> Report:
         """Add the data of a task to the memory: one pass, in eval mode, no labels needed.
 
         A batch is a tensor, a tuple whose first item is the input, or a dict of keyword arguments;
         ``forward(model, batch)`` overrides that. ``loss(output, batch)`` replaces the arg-max
         labels (or the squared output norm) by which norm layers are anchored. All or nothing: an
-        exception leaves the memory as it was. In a ``torch.distributed`` group every rank calls
-        this with its part of the data and gets the memory of the whole.
+        exception leaves the memory as it was. ``batch_mean`` averages every layer's input over the
+        batch first, as the authors' script does: weaker protection, for reproduction. In a
+        ``torch.distributed`` group every rank calls this with its part of the data and gets the
+        memory of the whole.
         """
         found = self._inventory()
         check_model(self._state.blocks, found)
         self._warn_if_unprotected()
         gathered = gather(
-            Pass(self.model, found, self._anchored(found)),
+            Pass(self.model, found, self._anchored(found), batch_mean=batch_mean),
             batches,
             forward or call,
             loss,
@@ -158,6 +161,10 @@ class Memory:
         found = self._inventory()
         check_model(self._state.blocks, found)
         return measure_forgetting(self._state, found, measure_shifts(self._state, found))
+
+    def spectra(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Eigenvalues (ascending) and the weight of each direction, ``[groups, d]`` per layer."""
+        return {name: (s.eigenvalues, s.weights) for name, s in self._state.spectra.items()}
 
     def merge(self, other: "Memory", *, same_tasks: bool = True) -> Report:
         """Take over what another memory of the same weights knows.
