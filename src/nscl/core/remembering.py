@@ -1,7 +1,7 @@
 """One pass over old data: running sums of every layer, Fisher sums of every norm (Algorithm 2)."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ class Pass:
         self.batches = 0
         self.is_collective = any(is_sharded(p) for p in found.parameters.values())
         self.in_forward = False
-        self._problem: FeatureError | None = None
+        self._problem: Exception | None = None
 
     def run(
         self, batches: Iterable[Any], forward: Forward, loss: Loss | None, *, progress: bool
@@ -58,7 +58,7 @@ class Pass:
         """Take all batches; raises without side effects on the model."""
         listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
         total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
-        taken = map(self._take, listed)
+        taken = self._taken(listed)
         with evaluating(self.model), observing(self.found, self._add) as seen:
             self.norms_seen = seen
             for batch in in_lockstep(taken) if self.is_collective else taken:
@@ -70,24 +70,36 @@ class Pass:
         if progress:
             print(file=sys.stderr)
 
-    def _take(self, batch: Any) -> Any:
-        batch = to_device(batch, next(self.model.parameters()).device)
-        if samples_in(batch) == 0:
-            raise FeatureError(f"batch {self.batches} is empty: {describe(batch)}")
-        return batch
+    def _taken(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Batches ready for the model; a problem with the last one is raised when asked for more.
 
-    def _one(self, batch: Any, forward: Forward, loss: Loss | None) -> None:
-        self.in_forward = True
-        with torch.set_grad_enabled(self.fisher is not None):
-            output = self._forward(batch, forward)
-            self.in_forward = False
+        Not in its own forward pass: where that is a collective, other ranks are still in theirs.
+        """
+        for batch in batches:
+            moved = to_device(batch, next(self.model.parameters()).device)
+            if samples_in(moved) == 0:
+                raise FeatureError(f"batch {self.batches} is empty: {describe(moved)}")
+            yield moved
             if self._problem is not None:
                 raise self._problem
-            if self.fisher is not None:
-                value = default_loss(output) if loss is None else loss(output, batch)
-                if not torch.isfinite(value).all():
-                    raise FeatureError(f"the loss of batch {self.batches} is not finite")
-                self.fisher.add(value, samples_in(batch))
+
+    def _one(self, batch: Any, forward: Forward, loss: Loss | None) -> None:
+        with torch.set_grad_enabled(self.fisher is not None):
+            self.in_forward = True
+            output = self._forward(batch, forward)
+            self.in_forward = False
+            if self._problem is None:
+                try:
+                    self._add_fisher(output, batch, loss)
+                except Exception as problem:
+                    self._problem = problem
+
+    def _add_fisher(self, output: Any, batch: Any, loss: Loss | None) -> None:
+        if self.fisher is not None:
+            value = default_loss(output) if loss is None else loss(output, batch)
+            if not torch.isfinite(value).all():
+                raise FeatureError(f"the loss of batch {self.batches} is not finite")
+            self.fisher.add(value, samples_in(batch))
 
     def _forward(self, batch: Any, forward: Forward) -> Any:
         try:
@@ -112,7 +124,6 @@ class Pass:
         if block.name not in self.sums:
             self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
         if not self.sums[block.name].add(seen, constant) and self._problem is None:
-            # Raised when the forward pass is over: the other ranks may be in the middle of theirs.
             self._problem = FeatureError(
                 f"layer '{block.name}' received non-finite features (inf or nan) in batch "
                 f"{self.batches}: the memory is unchanged; mend the data or the weights"

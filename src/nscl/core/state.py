@@ -110,7 +110,8 @@ def extend(state: State, found: Inventory, gathered: Gathered, *, held: frozense
 
 def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     """The state of two memories of the same weights."""
-    for name in mine.reference.keys() & other.reference.keys():
+    # Sorted: gathering shards must go in one order on all ranks.
+    for name in sorted(mine.reference.keys() & other.reference.keys()):
         ours, theirs = (whole(s.reference[name]).cpu() for s in (mine, other))
         if not torch.equal(ours, theirs):
             raise ModelMismatchError(

@@ -54,27 +54,24 @@ def make_plan(state: State, rule: Rule, moving: Mapping[str, Tensor], *, frobeni
     """Plan for the parameters ``moving`` with one optimizer."""
     plan = Plan(frozen={name for name in moving if name in state.held})
     plan.parameters = {name: moving[name] for name in sorted(plan.frozen)}
-    shared = _shared_biases(state)
     masks: list[Piece] = []
     still: list[Piece] = []
     for name, projection in state.projections.items():
         block = state.blocks[name]
         plan.parameters |= {p: moving[p] for p in block.parameters if p in moving}
-        kept = [b for b in block.biases if b.parameter in moving and (name, b) not in shared]
         if block.layout == "tokens":
             if block.weight in moving:
                 masks += pieces(block, _beside(moving[block.weight], projection), moving)
             continue
-        alone = block.weight not in moving
-        for bias in block.biases:
-            if bias.parameter in moving and (alone or bias not in kept):
-                # A constant is the same for every input: there is no direction in which a bias
-                # alone could move without moving all old outputs.
-                still += hold(block, bias, moving)
-        if not alone:
-            if len(kept) < len(block.biases):
-                block, projection = _with_biases(kept, state, name, rule, frobenius)
-            plan.pieces += pieces(block, _beside(moving[block.weight], projection), moving)
+        biases = [bias for bias in block.biases if bias.parameter in moving]
+        if block.weight not in moving:
+            # A constant is the same for every input: there is no direction in which a bias alone
+            # could move without moving all old outputs.
+            still += [piece for bias in biases for piece in hold(block, bias, moving)]
+            continue
+        if len(biases) < len(block.biases):
+            block, projection = _with_biases(biases, state, name, rule, frobenius)
+        plan.pieces += pieces(block, _beside(moving[block.weight], projection), moving)
     # Masks come after: they may only hold more of what a tied layer has projected.
     plan.pieces += masks + still
     return plan
@@ -101,16 +98,6 @@ def origins(
 def _left_its_place(name: str, state: State, parameter: Tensor) -> bool:
     now = local(parameter.detach())
     return not torch.equal(now, part_of(state.reference[name], name, parameter))
-
-
-def _shared_biases(state: State) -> set[tuple[str, Bias]]:
-    """Biases that several blocks add: no projection of one block alone could move them."""
-    users: dict[tuple[str, int], list[tuple[str, Bias]]] = {}
-    for name, block in state.blocks.items():
-        if block.layout != "tokens":
-            for bias in block.biases:
-                users.setdefault((bias.parameter, bias.start), []).append((name, bias))
-    return {user for several in users.values() if len(several) > 1 for user in several}
 
 
 def _difference(now: Tensor, before: Tensor) -> Tensor:
