@@ -48,14 +48,16 @@ def main() -> None:
         nscl.run(config, display=UntilFirstTask())
     except FirstTaskDone:
         pass
-    show(max(arguments.out.glob("split-cifar100-10-adam-nscl-0-*"), key=lambda p: p.stat().st_mtime))
+    runs = arguments.out.glob("split-cifar100-10-adam-nscl-0-*")
+    show(max(runs, key=lambda path: path.stat().st_mtime))
 
 
 def show(folder: Path) -> None:
+    """Print what the authors' log has: loss and accuracy per epoch, free directions per layer."""
     for record in read_metrics(folder / "metrics.jsonl"):
         if record["kind"] == "epoch":
-            print(f"epoch {record['epoch'] + 1}: loss {record['loss']:.4f} "
-                  f"accuracy {record['accuracy']:.2f} test {record['test_accuracy']:.2f}")  # fmt: skip
+            figures = [record[name] for name in ("loss", "accuracy", "test_accuracy")]
+            print(f"epoch {record['epoch'] + 1}:", *(f"{value:.4f}" for value in figures))
     for layer, pair in spectra.read(folder / "spectra.npz")[0].items():
         values, weights = pair["eigenvalues"], pair["weights"]
         share = float((values * weights).sum() / values.sum())
