@@ -7,6 +7,7 @@ ten minutes per epoch on two cores, and as long again for the spectra. Resumable
 """
 
 import argparse
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from nscl.training.display import Lines
 from nscl.training.prepare import build_config
 
 
-class FirstTaskDone(Exception):
+class FirstTaskDone(Exception):  # noqa: N818  (a signal, no failure)
     """The second task is not needed."""
 
 
@@ -44,10 +45,8 @@ def main() -> None:
             "out": arguments.out,
         },
     )
-    try:
+    with contextlib.suppress(FirstTaskDone):
         nscl.run(config, display=UntilFirstTask())
-    except FirstTaskDone:
-        pass
     runs = arguments.out.glob("split-cifar100-10-adam-nscl-0-*")
     show(max(runs, key=lambda path: path.stat().st_mtime))
 
