@@ -38,6 +38,13 @@ class Tokens:
 Observation = Rows | Patches | Tokens
 
 
+def averaged(seen: Observation) -> Observation:
+    """The mean over a batch, as the authors' script takes it: maps keep their positions."""
+    if isinstance(seen, Patches):
+        return Patches(seen.images.mean(0, keepdim=True), seen.geometry)
+    return Rows(seen.values.mean(1, keepdim=True)) if isinstance(seen, Rows) else seen
+
+
 class Stored(Protocol):
     """A tensor that may lie on disk until it is asked for."""
 

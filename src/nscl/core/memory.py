@@ -5,6 +5,7 @@ into projections, ``protection`` guards optimizers, ``report`` tells about it, `
 """
 
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,8 +31,9 @@ from nscl.core.protection import Protection, check_holds, inner_optimizer
 from nscl.core.remembering import Forward, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
 from nscl.core.rules import Ratio, Rule, rule_from_dict, rule_to_dict
+from nscl.core.shards import reshard
 from nscl.core.state import State, check_model, combine, extend
-from nscl.errors import NsclWarning, ProtectionError
+from nscl.errors import NsclWarning, ProtectionError, UnsupportedError
 
 ActsOn = Literal["step", "displacement"]
 Scale = Literal["none", "frobenius"]
@@ -81,7 +83,8 @@ class Memory:
         self._shelf = storage.Shelf() if offload == "disk" else None
         self._state = State()
         self._protections: list[Protection] = []
-        self._frozen_norms: list[RemovableHandle] = []
+        self._revision = 0  # of the state: an id would be given to another one some day
+        self._frozen_norms = weakref.WeakKeyDictionary[nn.Module, list[RemovableHandle]]()
         reject_empty(self._inventory())
 
     def __repr__(self) -> str:
@@ -108,7 +111,7 @@ class Memory:
             raise ProtectionError(
                 f"this {type(inner).__name__} is protected already; once is enough for all tasks"
             )
-        check_holds(inner, self._names())
+        check_holds(inner, self._parameters())
         self._hold_statistics()
         protection = Protection(self, inner)
         self._protections.append(protection)
@@ -121,20 +124,25 @@ class Memory:
         forward: Forward | None = None,
         loss: Loss | None = None,
         progress: bool = False,
+        batch_mean: bool = False,
     ) -> Report:
         """Add the data of a task to the memory: one pass, in eval mode, no labels needed.
 
         A batch is a tensor, a tuple whose first item is the input, or a dict of keyword arguments;
         ``forward(model, batch)`` overrides that. ``loss(output, batch)`` replaces the arg-max
         labels (or the squared output norm) by which norm layers are anchored. All or nothing: an
-        exception leaves the memory as it was. In a ``torch.distributed`` group every rank calls
-        this with its part of the data and gets the memory of the whole.
+        exception leaves the memory as it was. ``batch_mean`` averages every layer's input over the
+        batch first, as the authors' script does: weaker protection, for reproduction. In a
+        ``torch.distributed`` group every rank calls this with its part of the data and gets the
+        memory of the whole.
         """
         found = self._inventory()
         check_model(self._state.blocks, found)
         self._warn_if_unprotected()
+        if self._protections:
+            self._hold_statistics()  # of norm layers added since the last time, too
         gathered = gather(
-            Pass(self.model, found, self._anchored(found)),
+            Pass(self.model, found, self._anchored(found), batch_mean=batch_mean),
             batches,
             forward or call,
             loss,
@@ -158,6 +166,10 @@ class Memory:
         found = self._inventory()
         check_model(self._state.blocks, found)
         return measure_forgetting(self._state, found, measure_shifts(self._state, found))
+
+    def spectra(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Eigenvalues (ascending) and the weight of each direction, ``[groups, d]`` per layer."""
+        return {name: (s.eigenvalues, s.weights) for name, s in self._state.spectra.items()}
 
     def merge(self, other: "Memory", *, same_tasks: bool = True) -> Report:
         """Take over what another memory of the same weights knows.
@@ -222,8 +234,10 @@ class Memory:
             complete = replace(complete, covariances=shelved)
             self._shelf.keep_only(complete)
         self._state = complete
+        self._revision += 1
 
     def _inventory(self) -> Inventory:
+        reshard(self.model)
         found = take_inventory(self.model, exclude=self.exclude)
         if self.unsupported == "error":
             reject_unsupported(found)
@@ -246,10 +260,10 @@ class Memory:
                 held |= {names[id(p)] for p in parameters if names[id(p)] in mine}
         return frozenset(held)
 
-    def _names(self) -> dict[int, str]:
+    def _parameters(self) -> dict[str, nn.Parameter]:
         found = self._inventory()
         check_model(self._state.blocks, found)
-        return found.names
+        return found.parameters
 
     def _owns(self, name: str, parameter: Tensor) -> bool:
         owner, _, attribute = name.rpartition(".")
@@ -259,10 +273,22 @@ class Memory:
             return False
 
     def _hold_statistics(self) -> None:
-        if self.statistics == "freeze" and not self._frozen_norms:
-            for name, module in self._inventory().norms.items():
+        if self.statistics != "freeze":
+            return
+        norms = self._inventory().norms
+        added = {name: m for name, m in norms.items() if m not in self._frozen_norms}
+        try:
+            for name, module in added.items():
                 is_on = partial(self._has_statistics, name)
-                self._frozen_norms += running.freeze(name, module, is_on)
+                self._frozen_norms[module] = running.freeze(name, module, is_on)
+        except UnsupportedError:
+            self._release_statistics(added.values())
+            raise
+
+    def _release_statistics(self, norms: Iterable[nn.Module]) -> None:
+        for module in norms:
+            for handle in self._frozen_norms.pop(module, []):
+                handle.remove()
 
     def _has_statistics(self, norm: str) -> bool:
         return norm in self._state.statistics
@@ -271,9 +297,7 @@ class Memory:
         if protection in self._protections:
             self._protections.remove(protection)
         if not any(p.active for p in self._protections):
-            for handle in self._frozen_norms:
-                handle.remove()
-            self._frozen_norms = []
+            self._release_statistics(list(self._frozen_norms))
 
     def _warn_if_unprotected(self) -> None:
         self._protections = [p for p in self._protections if p.active]

@@ -64,9 +64,11 @@ def observing(found: Inventory, sink: Sink) -> Iterator[set[str]]:
             owned = _owned(module, found, names)
             stack.callback(module.register_forward_pre_hook(_enter(witness, owned)).remove)
             leave = _leave(witness, module, found, sink)
-            stack.callback(
-                module.register_forward_hook(leave, with_kwargs=True, always_call=True).remove
+            # First of all hooks: fully_shard's own would already have taken the weights apart.
+            handle = module.register_forward_hook(
+                leave, prepend=True, with_kwargs=True, always_call=True
             )
+            stack.callback(handle.remove)
         for name, norm in found.norms.items():
             stack.callback(norm.register_forward_hook(_note(norms_seen, name)).remove)
         with witness:
