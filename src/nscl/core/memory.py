@@ -131,7 +131,9 @@ class Memory:
         ``forward(model, batch)`` overrides that. ``loss(output, batch)`` replaces the arg-max
         labels (or the squared output norm) by which norm layers are anchored. All or nothing: an
         exception leaves the memory as it was. In a ``torch.distributed`` group every rank calls
-        this with its part of the data and gets the memory of the whole.
+        this with its part of the data and gets the memory of the whole, made with the first
+        rank's running statistics; where parameters are sharded (``fully_shard``), a forward pass
+        needs all ranks, so each must bring equally many batches.
         """
         found = self._inventory()
         check_model(self._state.blocks, found)
@@ -158,7 +160,8 @@ class Memory:
         """How far old outputs have moved since the last ``remember``, measured without old data.
 
         ``tr(ΔW C ΔWᵀ)`` is exactly the mean squared change of a layer's output over all remembered
-        rows, because the covariance C of those rows is kept.
+        rows, because the covariance C of those rows is kept. Sharded weights are gathered for
+        this, so every rank must ask.
         """
         found = self._inventory()
         check_model(self._state.blocks, found)
@@ -189,7 +192,10 @@ class Memory:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that cannot be recomputed, as tensors and plain data."""
+        """Everything that cannot be recomputed, as tensors and plain data.
+
+        Sharded weights are gathered for this, so every rank must ask; ``save`` likewise.
+        """
         return {
             "metadata": storage.to_metadata(self._state, self.options()),
             "tensors": storage.to_tensors(self._state),
