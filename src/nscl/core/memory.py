@@ -134,7 +134,9 @@ class Memory:
         exception leaves the memory as it was. ``batch_mean`` averages every layer's input over the
         batch first, as the authors' script does: weaker protection, for reproduction. In a
         ``torch.distributed`` group every rank calls this with its part of the data and gets the
-        memory of the whole.
+        memory of the whole, made with the first rank's running statistics; where parameters are
+        sharded (``fully_shard``), a forward pass needs all ranks, so each must bring equally many
+        batches.
         """
         found = self._inventory()
         check_model(self._state.blocks, found)
@@ -161,7 +163,8 @@ class Memory:
         """How far old outputs have moved since the last ``remember``, measured without old data.
 
         ``tr(ΔW C ΔWᵀ)`` is exactly the mean squared change of a layer's output over all remembered
-        rows, because the covariance C of those rows is kept.
+        rows, because the covariance C of those rows is kept. Sharded weights are gathered for
+        this, so every rank must ask.
         """
         found = self._inventory()
         check_model(self._state.blocks, found)
@@ -196,7 +199,10 @@ class Memory:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that cannot be recomputed, as tensors and plain data."""
+        """Everything that cannot be recomputed, as tensors and plain data.
+
+        Sharded weights are gathered for this, so every rank must ask; ``save`` likewise.
+        """
         return {
             "metadata": storage.to_metadata(self._state, self.options()),
             "tensors": storage.to_tensors(self._state),
