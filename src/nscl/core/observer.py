@@ -5,7 +5,7 @@ Hooks see calls of modules. A model may also hand a module's weight to a functio
 that such a use is an error with a name, never a layer that silently stays unprotected.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,9 +22,15 @@ from nscl.errors import UnsupportedError
 Sink = Callable[[Block, Observation, int | None], None]
 
 # Looking at a weight is not using it.
-_HARMLESS = {"__get__", "size", "dim", "numel", "ndimension", "stride", "is_floating_point",
-             "is_contiguous", "is_complex", "detach", "element_size", "data_ptr", "__repr__",
-             "__hash__", "requires_grad_", "storage_offset", "__len__", "nelement"}  # fmt: skip
+_HARMLESS = {"size", "dim", "numel", "ndimension", "stride", "is_floating_point", "is_contiguous",
+             "is_complex", "element_size", "data_ptr", "__repr__", "__hash__", "requires_grad_",
+             "storage_offset", "__len__", "nelement", "get_device", "new_zeros", "new_ones",
+             "new_empty", "new_full", "new_tensor", "zeros_like", "ones_like",
+             "empty_like"}  # fmt: skip
+# Attributes that hand the values on, where shape or dtype only tell about them.
+_VIEWS = {"T", "mT", "H", "mH", "data", "real", "imag"}
+# ``x.to(weight)`` asks the weight for its dtype only, ``weight.to(...)`` is a use of it.
+_OF_THE_FIRST = {"to", "type_as"}
 
 
 class _Witness(TorchFunctionMode):
@@ -39,14 +45,33 @@ class _Witness(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Check the arguments for protected parameters, then do what was asked."""
-        name = getattr(func, "__name__", str(func))
-        if not self.blind and name not in _HARMLESS:
+        kwargs = kwargs or {}
+        name, harmless = _name(func)
+        if not (self.blind or harmless):
             owned = self.running[-1] if self.running else frozenset()
-            for value in (*args, *(kwargs or {}).values()):
-                key = id(value)
-                if isinstance(value, nn.Parameter) and key in self.protected and key not in owned:
+            used = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
+            for key in _parameters(used):
+                if key in self.protected and key not in owned:
                     self.strangers.setdefault(self.protected[key], name)
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def _name(func: Any) -> tuple[str, bool]:
+    """What a torch function (or attribute) is called, and whether it only looks at a tensor."""
+    name = getattr(func, "__name__", str(func))
+    if name == "__get__":
+        name = getattr(func.__self__, "__name__", name)
+        return name, name not in _VIEWS
+    return name, name in _HARMLESS
+
+
+def _parameters(values: Iterable[Any]) -> Iterator[int]:
+    """Identities of all parameters among arguments, also inside lists (``torch.cat([...])``)."""
+    for value in values:
+        if isinstance(value, nn.Parameter):
+            yield id(value)
+        elif isinstance(value, list | tuple):
+            yield from _parameters(value)
 
 
 @contextmanager
