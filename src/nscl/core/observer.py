@@ -33,7 +33,7 @@ _VIEWS = {"T", "mT", "H", "mH", "data", "real", "imag"}
 _OF_THE_FIRST = {"to", "type_as"}
 
 
-class _Witness(TorchFunctionMode):
+class Witness(TorchFunctionMode):
     """Knows which module is running, and notes weights used outside of their own module."""
 
     def __init__(self, protected: dict[int, str]) -> None:
@@ -42,6 +42,16 @@ class _Witness(TorchFunctionMode):
         self.running: list[frozenset[int]] = []
         self.blind = False
         self.strangers: dict[str, str] = {}
+        self.norms_seen: set[str] = set()
+
+    @contextmanager
+    def looking_away(self) -> Iterator[None]:
+        """What happens meanwhile is no part of the pass: losses, recomputation in backward."""
+        self.blind = True
+        try:
+            yield
+        finally:
+            self.blind = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Check the arguments for protected parameters, then do what was asked."""
@@ -75,15 +85,15 @@ def _parameters(values: Iterable[Any]) -> Iterator[int]:
 
 
 @contextmanager
-def observing(found: Inventory, sink: Sink) -> Iterator[set[str]]:
-    """Report every call of every protected layer to ``sink``; yields the norms that have run."""
+def observing(found: Inventory, sink: Sink) -> Iterator[Witness]:
+    """Report every call of every protected layer to ``sink``; yields what is seen besides."""
     names = found.names
     protected = {
         key: name
         for key, name in names.items()
         if any(name in block.parameters for block in found.blocks.values())
     }
-    witness, norms_seen = _Witness(protected), set[str]()
+    witness = Witness(protected)
     with ExitStack() as stack:
         for module in found.uses:
             owned = _owned(module, found, names)
@@ -93,9 +103,9 @@ def observing(found: Inventory, sink: Sink) -> Iterator[set[str]]:
                 module.register_forward_hook(leave, with_kwargs=True, always_call=True).remove
             )
         for name, norm in found.norms.items():
-            stack.callback(norm.register_forward_hook(_note(norms_seen, name)).remove)
+            stack.callback(norm.register_forward_hook(_note(witness.norms_seen, name)).remove)
         with witness:
-            yield norms_seen
+            yield witness
     if witness.strangers:
         name, function = next(iter(witness.strangers.items()))
         raise UnsupportedError(
@@ -116,7 +126,7 @@ def _owned(module: nn.Module, found: Inventory, names: dict[int, str]) -> frozen
     return frozenset(keys | {key for key, name in names.items() if name in mine})
 
 
-def _enter(witness: _Witness, owned: frozenset[int]) -> Callable[..., None]:
+def _enter(witness: Witness, owned: frozenset[int]) -> Callable[..., None]:
     def hook(module: nn.Module, args: Any) -> None:
         witness.running.append(owned)
 
@@ -124,24 +134,21 @@ def _enter(witness: _Witness, owned: frozenset[int]) -> Callable[..., None]:
 
 
 def _leave(
-    witness: _Witness, module: nn.Module, found: Inventory, sink: Sink
+    witness: Witness, module: nn.Module, found: Inventory, sink: Sink
 ) -> Callable[..., None]:
     layer_type = layer_type_of(module)
     uses = found.uses[module]
 
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         witness.running.pop()
-        if output is None or layer_type is None:  # the layer itself raised
+        raised = output is None
+        if raised or witness.blind or layer_type is None:
             return
-        witness.blind = True
-        try:
-            with torch.no_grad():
-                call = Call(args, kwargs, output)
-                for use, seen in zip(uses, layer_type.observe(module, call), strict=True):
-                    if use.block:
-                        sink(found.blocks[use.block], seen, use.constant)
-        finally:
-            witness.blind = False
+        with witness.looking_away(), torch.no_grad():
+            call = Call(args, kwargs, output)
+            for use, seen in zip(uses, layer_type.observe(module, call), strict=True):
+                if use.block:
+                    sink(found.blocks[use.block], seen, use.constant)
 
     return hook
 

@@ -13,7 +13,7 @@ from nscl.core.batches import describe, samples_in, to_device
 from nscl.core.blocks import Block
 from nscl.core.covariance import Covariance, Observation, Rows, RunningSums, TokenCounts
 from nscl.core.inventory import Inventory
-from nscl.core.observer import evaluating, observing
+from nscl.core.observer import Witness, evaluating, observing
 from nscl.core.shards import any_rank, sum_over_ranks
 from nscl.core.symmetric import packed_shape
 from nscl.errors import FeatureError, NsclError, UnsupportedError
@@ -47,10 +47,10 @@ class Pass:
         """Take all batches; raises without side effects on the model."""
         listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
         total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
-        with evaluating(self.model), observing(self.found, self._add) as seen:
-            self.norms_seen = seen
+        with evaluating(self.model), observing(self.found, self._add) as witness:
+            self.norms_seen = witness.norms_seen
             for batch in listed:
-                self._one(batch, forward, loss)
+                self._one(batch, forward, loss, witness)
                 self.batches += 1
                 if progress:
                     message = f"\rremembering batch {self.batches}{total}"
@@ -62,7 +62,7 @@ class Pass:
         if not self.sums:
             raise FeatureError("no protected layer was called by any batch: nothing to remember")
 
-    def _one(self, batch: Any, forward: Forward, loss: Loss | None) -> None:
+    def _one(self, batch: Any, forward: Forward, loss: Loss | None, witness: Witness) -> None:
         batch = to_device(batch, next(self.model.parameters()).device)
         samples = samples_in(batch)
         if samples == 0:
@@ -70,10 +70,9 @@ class Pass:
         with torch.set_grad_enabled(self.fisher is not None):
             output = self._forward(batch, forward)
             if self.fisher is not None:
-                value = default_loss(output) if loss is None else loss(output, batch)
-                if not torch.isfinite(value).all():
-                    raise FeatureError(f"the loss of batch {self.batches} is not finite")
-                self.fisher.add(value, samples)
+                with witness.looking_away():
+                    value = default_loss(output) if loss is None else loss(output, batch)
+                    self.fisher.add(value, samples)
 
     def _forward(self, batch: Any, forward: Forward) -> Any:
         try:
