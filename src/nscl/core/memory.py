@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
@@ -133,15 +134,16 @@ class Memory:
         found = self._inventory()
         check_model(self._state.blocks, found)
         self._warn_if_unprotected()
-        gathered = gather(
-            Pass(self.model, found, self._anchored(found)),
-            batches,
-            forward or call,
-            loss,
-            progress=progress,
-        )
-        new = extend(self._state, found, gathered, held=self._held(found, gathered.norms_seen))
-        self._replace(new)
+        with torch.inference_mode(False):  # norm anchors need gradients
+            gathered = gather(
+                Pass(self.model, found, self._anchored(found)),
+                batches,
+                forward or call,
+                loss,
+                progress=progress,
+            )
+            held = self._held(found, gathered.norms_seen)
+            self._replace(extend(self._state, found, gathered, held=held))
         return self.report()
 
     def report(self) -> Report:

@@ -97,7 +97,9 @@ def observing(found: Inventory, sink: Sink) -> Iterator[Witness]:
     with ExitStack() as stack:
         for module in found.uses:
             owned = _owned(module, found, names)
-            stack.callback(module.register_forward_pre_hook(_enter(witness, owned)).remove)
+            # First of all, so that it has run when the layer's own hooks raise.
+            enter = module.register_forward_pre_hook(_enter(witness, owned), prepend=True)
+            stack.callback(enter.remove)
             leave = _leave(witness, module, found, sink)
             stack.callback(
                 module.register_forward_hook(leave, with_kwargs=True, always_call=True).remove
