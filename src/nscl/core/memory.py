@@ -131,8 +131,7 @@ class Memory:
         exception leaves the memory as it was. In a ``torch.distributed`` group every rank calls
         this with its part of the data and gets the memory of the whole.
         """
-        found = self._inventory()
-        check_model(self._state.blocks, found)
+        found = self._checked_inventory()
         self._warn_if_unprotected()
         with torch.inference_mode(False):  # norm anchors need gradients
             gathered = gather(
@@ -149,7 +148,8 @@ class Memory:
     def report(self) -> Report:
         """Per layer: protected how, features, free directions, R; and which optimizers are."""
         optimizers = tuple(repr(p)[11:-1] for p in self._protections if p.active)
-        return write_report(self._state, self._inventory(), self.options(), optimizers, self.rule)
+        found = self._checked_inventory()
+        return write_report(self._state, found, self.options(), optimizers, self.rule)
 
     def forgetting(self) -> Forgetting:
         """How far old outputs have moved since the last ``remember``, measured without old data.
@@ -157,8 +157,7 @@ class Memory:
         ``tr(ΔW C ΔWᵀ)`` is exactly the mean squared change of a layer's output over all remembered
         rows, because the covariance C of those rows is kept.
         """
-        found = self._inventory()
-        check_model(self._state.blocks, found)
+        found = self._checked_inventory()
         return measure_forgetting(self._state, found, measure_shifts(self._state, found))
 
     def merge(self, other: "Memory", *, same_tasks: bool = True) -> Report:
@@ -168,7 +167,7 @@ class Memory:
         equals one memory made of all of it. ``same_tasks=False`` counts the other's tasks as
         further ones, which matters to ``Ridge`` and to the strength of norm anchors only.
         """
-        check_model(other._state.blocks, self._inventory())
+        check_model(other._state, self._checked_inventory())
         self._replace(combine(self._state, other._state, same_tasks=same_tasks))
         return self.report()
 
@@ -195,7 +194,7 @@ class Memory:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a ``state_dict``; this memory's own options stay. All or nothing."""
         loaded = storage.from_parts(state["metadata"], state["tensors"])
-        check_model(loaded.blocks, self._inventory())
+        check_model(loaded, self._inventory())
         self._replace(loaded)
 
     def save(self, path: str | Path) -> None:
@@ -212,7 +211,7 @@ class Memory:
         state = storage.from_parts(metadata, tensors)
         written = dict(metadata["options"])
         memory = cls(model, rule=rule_from_dict(written.pop("rule")), **written)
-        check_model(state.blocks, memory._inventory())
+        check_model(state, memory._inventory())
         memory._replace(state)
         return memory
 
@@ -229,6 +228,11 @@ class Memory:
         found = take_inventory(self.model, exclude=self.exclude)
         if self.unsupported == "error":
             reject_unsupported(found)
+        return found
+
+    def _checked_inventory(self) -> Inventory:
+        found = self._inventory()
+        check_model(self._state, found)
         return found
 
     def _anchored(self, found: Inventory) -> dict[str, Tensor]:
@@ -249,9 +253,7 @@ class Memory:
         return frozenset(held)
 
     def _names(self) -> dict[int, str]:
-        found = self._inventory()
-        check_model(self._state.blocks, found)
-        return found.names
+        return self._checked_inventory().names
 
     def _owns(self, name: str, parameter: Tensor) -> bool:
         owner, _, attribute = name.rpartition(".")

@@ -10,6 +10,7 @@ from nscl.core.anchors import Anchor
 from nscl.core.blocks import Block
 from nscl.core.covariance import Covariance
 from nscl.core.inventory import Inventory
+from nscl.core.layers import running_statistics
 from nscl.core.projection import Mask, Projection, thin_projection
 from nscl.core.remembering import Gathered
 from nscl.core.rules import Rule
@@ -136,9 +137,9 @@ def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     )
 
 
-def check_model(remembered: Mapping[str, Block], found: Inventory) -> None:
-    """A memory fits a model if every remembered layer is still there, with the same shape."""
-    for name, block in remembered.items():
+def check_model(state: State, found: Inventory) -> None:
+    """A memory fits a model if all it has remembered is still there, with the same shape."""
+    for name, block in state.blocks.items():
         now = found.blocks.get(name)
         if now is None:
             raise ModelMismatchError(
@@ -150,6 +151,20 @@ def check_model(remembered: Mapping[str, Block], found: Inventory) -> None:
                 f"layer '{name}' was remembered as {block.kind} {_long(block)}, but the model "
                 f"has {now.kind} {_long(now)}"
             )
+    for name, remembered in state.reference.items():
+        _check_shape(name, remembered, found.parameters.get(name))
+    for norm, kept in state.statistics.items():
+        now_kept = running_statistics(found.norms[norm]) if norm in found.norms else {}
+        for key, remembered in kept.items():
+            _check_shape(f"{norm}.{key}", remembered, now_kept.get(key))
+
+
+def _check_shape(name: str, remembered: Tensor, now: Tensor | None) -> None:
+    if now is None or now.shape != remembered.shape:
+        has = "no such tensor" if now is None else f"shape {tuple(now.shape)}"
+        raise ModelMismatchError(
+            f"'{name}' was remembered with shape {tuple(remembered.shape)}, but the model has {has}"
+        )
 
 
 def _some(blocks: Mapping[str, Block]) -> str:
