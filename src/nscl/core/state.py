@@ -119,7 +119,11 @@ def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     covariances = dict(mine.covariances)
     for name, new in other.covariances.items():
         old = covariances.get(name)
-        covariances[name] = new if old is None else old.plus(new, same_tasks=same_tasks)
+        if old is None:
+            # The other's sums may lie in a file that disappears with it: take the tensor itself.
+            covariances[name] = replace(new, stored=new.sums)
+        else:
+            covariances[name] = old.plus(new, same_tasks=same_tasks)
     anchors = dict(mine.anchors)
     for name, anchor in other.anchors.items():
         old_anchor = anchors.get(name)
