@@ -17,9 +17,8 @@ def call(model: nn.Module, batch: Any) -> Any:
 def to_device(value: Any, device: torch.device) -> Any:
     """Move every tensor in a batch to where the model is."""
     if isinstance(value, Tensor):
-        moved = value.to(device)
         # What was made under inference_mode cannot be differentiated through, a copy can.
-        return moved.clone() if moved.is_inference() else moved
+        return value.to(device, copy=value.is_inference())
     if callable(getattr(value, "to", None)):  # BatchEncoding, PackedSequence: they know how
         return value.to(device)
     if isinstance(value, Mapping):
