@@ -30,7 +30,7 @@ from nscl.core.inventory import (
 from nscl.core.protection import Protection, check_holds, inner_optimizer
 from nscl.core.remembering import Forward, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
-from nscl.core.rules import Ratio, Rule, rule_from_dict, rule_to_dict
+from nscl.core.rules import Ratio, Rule, rule_to_dict
 from nscl.core.state import State, check_model, combine, extend
 from nscl.errors import NsclWarning, ProtectionError
 
@@ -167,6 +167,8 @@ class Memory:
         equals one memory made of all of it. ``same_tasks=False`` counts the other's tasks as
         further ones, which matters to ``Ridge`` and to the strength of norm anchors only.
         """
+        if not isinstance(other, Memory):
+            raise TypeError(f"merge needs another Memory, not {type(other).__name__}")
         check_model(other._state, self._checked_inventory())
         self._replace(combine(self._state, other._state, same_tasks=same_tasks))
         return self.report()
@@ -193,7 +195,7 @@ class Memory:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a ``state_dict``; this memory's own options stay. All or nothing."""
-        loaded = storage.from_parts(state["metadata"], state["tensors"])
+        loaded = storage.from_parts(state.get("metadata"), state.get("tensors", {}))
         check_model(loaded, self._inventory())
         self._replace(loaded)
 
@@ -209,8 +211,7 @@ class Memory:
         """
         metadata, tensors = storage.load(path)
         state = storage.from_parts(metadata, tensors)
-        written = dict(metadata["options"])
-        memory = cls(model, rule=rule_from_dict(written.pop("rule")), **written)
+        memory = cls(model, **storage.read_options(metadata))
         check_model(state, memory._inventory())
         memory._replace(state)
         return memory
@@ -299,7 +300,7 @@ def _check_options(
     unsupported: str,
     offload: str | None,
 ) -> None:
-    if not isinstance(rule, Rule):
+    if isinstance(rule, type) or not isinstance(rule, Rule):
         raise TypeError(f"rule must be Ratio, Energy, Tolerance or Ridge, not {rule!r}")
     choices = {
         "acts_on": (acts_on, get_args(ActsOn)),
