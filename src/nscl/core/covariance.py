@@ -18,6 +18,7 @@ from nscl.core.patches import Geometry, Ints, Patches
 from nscl.core.symmetric import pack, unpack
 
 ROWS = 1 << 14  # rows multiplied at a time
+SIZES = 4  # input sizes of a convolution kept apart; data of many sizes would fill the memory
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,8 @@ class RunningSums:
     def _add_lagged(self, seen: Patches, constant: int | None) -> bool:
         key = (seen.geometry, seen.size, constant)
         if key not in self._lagged:
+            if len(self._lagged) == SIZES:
+                self._assemble()
             self._lagged[key] = LaggedSums(seen)
         images = _products_in(seen.images).to(self._device)
         diagonals = self._lagged[key].add(Patches(images, seen.geometry))
@@ -148,8 +151,7 @@ class RunningSums:
         self.noise += (torch.finfo(diagonal.dtype).eps * largest) ** 2
         return bool(torch.isfinite(diagonal).all())
 
-    def total(self) -> Tensor:
-        """Packed sums of everything added."""
+    def _assemble(self) -> None:
         d, total = self.features, self._matrix()
         for (_, _, constant), sums in self._lagged.items():
             total[:, :d, :d] += sums.matrix()
@@ -157,6 +159,11 @@ class RunningSums:
                 total[:, :d, d + constant] += sums.column()
                 total[:, d + constant, d + constant] += sums.rows
         self._lagged.clear()
+
+    def total(self) -> Tensor:
+        """Packed sums of everything added."""
+        self._assemble()
+        d, total = self.features, self._matrix()
         total[:, d:, :d] = total[:, :d, d:].mT
         return pack(total).cpu()
 
