@@ -4,7 +4,7 @@ Built afresh from the model whenever it is needed, so layers may be added at any
 hung on modules or parameters. State elsewhere is keyed by the qualified names found here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -41,14 +41,14 @@ class Inventory:
         """Qualified name of a parameter by identity."""
         return {id(parameter): name for name, parameter in self.parameters.items()}
 
-    def norm_parameters(self) -> dict[str, nn.Parameter]:
-        """Affine parameters of all normalisation layers."""
+    def norm_parameters(self, among: Collection[str] | None = None) -> dict[str, nn.Parameter]:
+        """Affine parameters of all normalisation layers, or of those named."""
         names = self.names
         return {
             names[id(p)]: p
-            for module in self.norms.values()
+            for name, module in self.norms.items()
             for p in module.parameters(recurse=False)
-            if names[id(p)] not in self.excluded
+            if names[id(p)] not in self.excluded and (among is None or name in among)
         }
 
 

@@ -247,10 +247,7 @@ class Memory:
         if self.unsupported == "freeze":
             held |= {name for name in found.unsupported if name in found.parameters}
         if self.norms == "freeze":
-            names, mine = found.names, found.norm_parameters()
-            for norm in norms_seen:
-                parameters = found.norms[norm].parameters(recurse=False)
-                held |= {names[id(p)] for p in parameters if names[id(p)] in mine}
+            held |= found.norm_parameters(norms_seen).keys()
         return frozenset(held)
 
     def _names(self) -> dict[int, str]:

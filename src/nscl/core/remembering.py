@@ -96,8 +96,9 @@ class Pass:
             self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
         if not self.sums[block.name].add(seen, constant):
             raise FeatureError(
-                f"layer '{block.name}' received non-finite features (inf or nan) in batch "
-                f"{self.batches}: the memory is unchanged; mend the data or the weights"
+                f"layer '{block.name}' received non-finite features (inf, nan or too large to "
+                f"square) in batch {self.batches}: the memory is unchanged; mend the data or the "
+                "weights"
             )
 
 
@@ -148,12 +149,12 @@ def _over_ranks(current: Pass) -> Gathered:
             packed = sums.total() if sums else _nothing(block)
             covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise)
     norms = sorted(current.found.norms)
-    seen = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
-    return Gathered(
-        covariances,
-        _anchors_over_ranks(current.fisher) if current.fisher else {},
-        {name for name, count in zip(norms, seen.tolist(), strict=True) if count},
-    )
+    counts = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
+    seen = {name for name, count in zip(norms, counts.tolist(), strict=True) if count}
+    # A norm that never ran stays free like any other layer, until its own task is remembered.
+    mine = current.found.norm_parameters(seen)
+    anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
+    return Gathered(covariances, {n: a for n, a in anchors.items() if n in mine}, seen)
 
 
 def _nothing(block: Block) -> Tensor:
