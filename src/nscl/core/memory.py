@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -82,7 +83,7 @@ class Memory:
         self._shelf = storage.Shelf() if offload == "disk" else None
         self._state = State()
         self._protections: list[Protection] = []
-        self._frozen_norms: list[RemovableHandle] = []
+        self._frozen_norms: dict[nn.Module, list[RemovableHandle]] = {}
         reject_empty(self._inventory())
 
     def __repr__(self) -> str:
@@ -218,6 +219,8 @@ class Memory:
 
     def _replace(self, state: State) -> None:
         """Complete a new state with spectra and projections, then switch to it in one go."""
+        if self._protections:
+            self._hold_statistics()  # of layers that came after protect, too
         complete = state.analysed(self._state, self.rule, frobenius=self.scale == "frobenius")
         if self._shelf is not None:
             shelved = {name: self._shelf.put(c) for name, c in complete.covariances.items()}
@@ -261,10 +264,12 @@ class Memory:
             return False
 
     def _hold_statistics(self) -> None:
-        if self.statistics == "freeze" and not self._frozen_norms:
-            for name, module in self._inventory().norms.items():
+        if self.statistics != "freeze":
+            return
+        for name, module in self._inventory().norms.items():
+            if module not in self._frozen_norms:
                 is_on = partial(self._has_statistics, name)
-                self._frozen_norms += running.freeze(name, module, is_on)
+                self._frozen_norms[module] = running.freeze(name, module, is_on)
 
     def _has_statistics(self, norm: str) -> bool:
         return norm in self._state.statistics
@@ -273,9 +278,9 @@ class Memory:
         if protection in self._protections:
             self._protections.remove(protection)
         if not any(p.active for p in self._protections):
-            for handle in self._frozen_norms:
+            for handle in chain.from_iterable(self._frozen_norms.values()):
                 handle.remove()
-            self._frozen_norms = []
+            self._frozen_norms = {}
 
     def _warn_if_unprotected(self) -> None:
         self._protections = [p for p in self._protections if p.active]
