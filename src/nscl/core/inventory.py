@@ -173,9 +173,9 @@ def _block(found: Inventory, name: str, module: nn.Module, matrix: Matrix, weigh
     if matrix.layout == "tokens":
         features = weight.shape[0]
     elif matrix.layout == "transposed":
-        features = weight.shape[0] // groups * weight[0, 0].numel()
+        features = weight.shape[0] // groups * weight.shape[2:].numel()
     else:
-        features = weight[0].numel()
+        features = weight.shape[1:].numel()
     return Block(
         name=f"{name}.{matrix.label}".strip(".") if matrix.label else name or "model",
         kind=f"{kind}.{matrix.label}" if matrix.label else kind,

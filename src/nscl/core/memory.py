@@ -5,10 +5,10 @@ into projections, ``protection`` guards optimizers, ``report`` tells about it, `
 """
 
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -32,8 +32,9 @@ from nscl.core.protection import Protection, check_holds, inner_optimizer
 from nscl.core.remembering import Forward, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
 from nscl.core.rules import Ratio, Rule, rule_to_dict
+from nscl.core.shards import reshard
 from nscl.core.state import State, check_model, combine, extend
-from nscl.errors import NsclWarning, ProtectionError
+from nscl.errors import NsclWarning, ProtectionError, UnsupportedError
 
 ActsOn = Literal["step", "displacement"]
 Scale = Literal["none", "frobenius"]
@@ -83,7 +84,8 @@ class Memory:
         self._shelf = storage.Shelf() if offload == "disk" else None
         self._state = State()
         self._protections: list[Protection] = []
-        self._frozen_norms: dict[nn.Module, list[RemovableHandle]] = {}
+        self._revision = 0  # of the state: an id would be given to another one some day
+        self._frozen_norms = weakref.WeakKeyDictionary[nn.Module, list[RemovableHandle]]()
         reject_empty(self._inventory())
 
     def __repr__(self) -> str:
@@ -110,7 +112,7 @@ class Memory:
             raise ProtectionError(
                 f"this {type(inner).__name__} is protected already; once is enough for all tasks"
             )
-        check_holds(inner, self._names())
+        check_holds(inner, self._parameters())
         self._hold_statistics()
         protection = Protection(self, inner)
         self._protections.append(protection)
@@ -134,6 +136,8 @@ class Memory:
         """
         found = self._checked_inventory()
         self._warn_if_unprotected()
+        if self._protections:
+            self._hold_statistics()  # of norm layers added since the last time, too
         with torch.inference_mode(False):  # norm anchors need gradients
             gathered = gather(
                 Pass(self.model, found, self._anchored(found)),
@@ -219,16 +223,16 @@ class Memory:
 
     def _replace(self, state: State) -> None:
         """Complete a new state with spectra and projections, then switch to it in one go."""
-        if self._protections:
-            self._hold_statistics()  # of layers that came after protect, too
         complete = state.analysed(self._state, self.rule, frobenius=self.scale == "frobenius")
         if self._shelf is not None:
             shelved = {name: self._shelf.put(c) for name, c in complete.covariances.items()}
             complete = replace(complete, covariances=shelved)
             self._shelf.keep_only(complete)
         self._state = complete
+        self._revision += 1
 
     def _inventory(self) -> Inventory:
+        reshard(self.model)
         found = take_inventory(self.model, exclude=self.exclude)
         if self.unsupported == "error":
             reject_unsupported(found)
@@ -253,8 +257,8 @@ class Memory:
             held |= found.norm_parameters(norms_seen).keys()
         return frozenset(held)
 
-    def _names(self) -> dict[int, str]:
-        return self._checked_inventory().names
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return self._checked_inventory().parameters
 
     def _owns(self, name: str, parameter: Tensor) -> bool:
         owner, _, attribute = name.rpartition(".")
@@ -266,10 +270,20 @@ class Memory:
     def _hold_statistics(self) -> None:
         if self.statistics != "freeze":
             return
-        for name, module in self._inventory().norms.items():
-            if module not in self._frozen_norms:
+        norms = self._inventory().norms
+        added = {name: m for name, m in norms.items() if m not in self._frozen_norms}
+        try:
+            for name, module in added.items():
                 is_on = partial(self._has_statistics, name)
                 self._frozen_norms[module] = running.freeze(name, module, is_on)
+        except UnsupportedError:
+            self._release_statistics(added.values())
+            raise
+
+    def _release_statistics(self, norms: Iterable[nn.Module]) -> None:
+        for module in norms:
+            for handle in self._frozen_norms.pop(module, []):
+                handle.remove()
 
     def _has_statistics(self, norm: str) -> bool:
         return norm in self._state.statistics
@@ -278,9 +292,7 @@ class Memory:
         if protection in self._protections:
             self._protections.remove(protection)
         if not any(p.active for p in self._protections):
-            for handle in chain.from_iterable(self._frozen_norms.values()):
-                handle.remove()
-            self._frozen_norms = {}
+            self._release_statistics(list(self._frozen_norms))
 
     def _warn_if_unprotected(self) -> None:
         self._protections = [p for p in self._protections if p.active]

@@ -101,9 +101,11 @@ def observing(found: Inventory, sink: Sink) -> Iterator[Witness]:
             enter = module.register_forward_pre_hook(_enter(witness, owned), prepend=True)
             stack.callback(enter.remove)
             leave = _leave(witness, module, found, sink)
-            stack.callback(
-                module.register_forward_hook(leave, with_kwargs=True, always_call=True).remove
+            # First of all hooks: fully_shard's own would already have taken the weights apart.
+            handle = module.register_forward_hook(
+                leave, prepend=True, with_kwargs=True, always_call=True
             )
+            stack.callback(handle.remove)
         for name, norm in found.norms.items():
             stack.callback(norm.register_forward_hook(_note(witness.norms_seen, name)).remove)
         with witness:

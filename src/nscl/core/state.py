@@ -14,6 +14,7 @@ from nscl.core.layers import running_statistics
 from nscl.core.projection import Mask, Projection, thin_projection
 from nscl.core.remembering import Gathered
 from nscl.core.rules import Rule
+from nscl.core.shards import local, whole
 from nscl.core.spectrum import Spectrum, decompose
 from nscl.core.statistics import snapshot
 from nscl.errors import ModelMismatchError
@@ -58,7 +59,7 @@ class State:
         return {
             "covariances": sum(c.nbytes for c in self.covariances.values()),
             "projections": sum(p.nbytes for p in self.projections.values()),
-            "reference": sum(t.nbytes for t in self.reference.values()),
+            "reference": sum(local(t).nbytes for t in self.reference.values()),
             "anchors": sum(a.fisher.nbytes + a.pull.nbytes for a in self.anchors.values()),
         }
 
@@ -110,8 +111,10 @@ def extend(state: State, found: Inventory, gathered: Gathered, *, held: frozense
 
 def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     """The state of two memories of the same weights."""
-    for name in mine.reference.keys() & other.reference.keys():
-        if not torch.equal(mine.reference[name].cpu(), other.reference[name].cpu()):
+    # Sorted: gathering shards must go in one order on all ranks.
+    for name in sorted(mine.reference.keys() & other.reference.keys()):
+        ours, theirs = (whole(s.reference[name]).cpu() for s in (mine, other))
+        if not torch.equal(ours, theirs):
             raise ModelMismatchError(
                 f"the two memories were made of different weights: '{name}' differs; merge "
                 "memories of one and the same model"
