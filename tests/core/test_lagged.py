@@ -35,7 +35,7 @@ def truth(batches: list[Patches]) -> tuple[Tensor, Tensor, int]:
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_lags_equal_unfolded_patches(dims: int, data: st.DataObject) -> None:
     batches = data.draw(calls(dims))

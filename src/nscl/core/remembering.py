@@ -182,11 +182,11 @@ def _over_ranks(current: Pass) -> Gathered:
     covariances = {}
     for name, block in current.found.blocks.items():
         sums = current.sums.pop(name, None)
-        numbers = [float(sums.rows), sums.noise] if sums else [0.0, 0.0]
+        numbers = [float(sums.rows), sums.rows * sums.noise] if sums else [0.0, 0.0]
         rows, noise = sum_over_ranks(torch.tensor(numbers, dtype=torch.float64)).tolist()
         if rows:
             packed = sums.total() if sums else _nothing(block)
-            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise)
+            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise / rows)
     norms = sorted(current.found.norms)
     counts = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
     seen = {name for name, count in zip(norms, counts.tolist(), strict=True) if count}

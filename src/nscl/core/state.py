@@ -70,8 +70,9 @@ def analyse(
     """Decompose a block's covariance and build its projection in the parameter's precision."""
     if block.layout == "tokens":
         return _analyse_tokens(covariance, dtype)
-    noise = covariance.noise / covariance.rows**2
-    spectrum, vectors = decompose(covariance.dense(), rule, noise=noise, tasks=covariance.tasks)
+    dense = covariance.dense()
+    noise = covariance.rounding(dense, block.features)
+    spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
     projection = thin_projection(vectors, spectrum.weights, frobenius=frobenius)
     precise = torch.float64 if dtype == torch.float64 else torch.float32
     return spectrum, projection.to(device=torch.device("cpu"), dtype=precise)
