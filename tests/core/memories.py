@@ -36,7 +36,7 @@ def rows_of(layer: nn.Module, *args: Any, channel: int = 1, **kwargs: Any) -> Te
 
     def outputs(moving: dict[str, Tensor]) -> Tensor:
         out = functional_call(layer, moving, args, kwargs).movedim(channel, 0)
-        return out.reshape(block.groups, -1, *out.shape[1:])[:, 0].flatten(1)
+        return out.reshape(block.groups, len(out) // block.groups, -1)[:, 0]
 
     by = jacrev(outputs)(parameters)
     weights = by[block.weight].flatten(0, 1)
