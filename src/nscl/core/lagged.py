@@ -28,6 +28,10 @@ from torch import Tensor
 
 from nscl.core.patches import Geometry, Ints, Patches
 
+# Planning a pair of kernel positions takes Python as long as this many multiplications; kernels of
+# few positions are planned in no time, those of very many would need a plan larger than the images.
+PLANNING, SMALL, LARGEST = 1 << 20, 27, 128
+
 CHUNK = 1 << 20  # numbers in a buffer (4 MiB); three of them are in use at a time
 WIDE = 256  # channels from which on a single product keeps several cores busy
 
@@ -73,7 +77,7 @@ class Plan:
         return shared
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def plan(size: Ints, geometry: Geometry) -> Plan:
     """Work out the terms of every pair of kernel positions."""
     offsets, blocks = geometry.offsets, {}
@@ -125,7 +129,10 @@ def is_cheaper(patches: Patches) -> bool:
     geometry = patches.geometry
     if geometry.positions == 1 or any(s != 1 for s in geometry.stride):
         return False
-    if math.prod(k * 2 - 1 for k in geometry.kernel) > 4096:  # the plan itself would be large
+    if geometry.positions > LARGEST:
+        return False
+    per_pair = patches.rows * patches.images.shape[1] ** 2 // geometry.groups
+    if geometry.positions > SMALL and per_pair < PLANNING:
         return False
     unfolded = geometry.positions**2 * math.prod(geometry.output_size(patches.size))
     return plan(patches.size, geometry).cost < unfolded
@@ -165,7 +172,7 @@ class LaggedSums:
             for family in families:
                 for which, found in self._products(copies, family):
                     self.correlations[family][which] += found
-        return (squares - before).to(images.dtype)
+        return squares - before
 
     def _start(self, buffer: Tensor) -> None:
         groups, channels = buffer.shape[0], buffer.shape[-1]

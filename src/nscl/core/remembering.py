@@ -21,7 +21,7 @@ from nscl.core.covariance import (
 )
 from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
-from nscl.core.observer import evaluating, observing
+from nscl.core.observer import Witness, evaluating, observing
 from nscl.core.ranks import (
     any_rank,
     as_on_first_rank,
@@ -73,10 +73,10 @@ class Pass:
         listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
         total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
         taken = self._taken(listed)
-        with evaluating(self.model), observing(self.found, self._add) as seen:
-            self.norms_seen = seen
+        with evaluating(self.model), observing(self.found, self._add) as witness:
+            self.norms_seen = witness.norms_seen
             for batch in in_lockstep(taken) if self.is_collective else taken:
-                self._one(batch, forward, loss)
+                self._one(batch, forward, loss, witness)
                 self.batches += 1
                 if progress:
                     message = f"\rremembering batch {self.batches}{total}"
@@ -97,22 +97,21 @@ class Pass:
             if self._problem is not None:
                 raise self._problem
 
-    def _one(self, batch: Any, forward: Forward, loss: Loss | None) -> None:
+    def _one(self, batch: Any, forward: Forward, loss: Loss | None, witness: Witness) -> None:
         with torch.set_grad_enabled(self.fisher is not None):
             self.in_forward = True
             output = self._forward(batch, forward)
             self.in_forward = False
             if self._problem is None:
                 try:
-                    self._add_fisher(output, batch, loss)
+                    with witness.looking_away():
+                        self._add_fisher(output, batch, loss)
                 except Exception as problem:
                     self._problem = problem
 
     def _add_fisher(self, output: Any, batch: Any, loss: Loss | None) -> None:
         if self.fisher is not None:
             value = default_loss(output) if loss is None else loss(output, batch)
-            if not torch.isfinite(value).all():
-                raise FeatureError(f"the loss of batch {self.batches} is not finite")
             self.fisher.add(value, samples_in(batch))
 
     def _forward(self, batch: Any, forward: Forward) -> Any:
@@ -141,8 +140,9 @@ class Pass:
             self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
         if not self.sums[block.name].add(seen, constant) and self._problem is None:
             self._problem = FeatureError(
-                f"layer '{block.name}' received non-finite features (inf or nan) in batch "
-                f"{self.batches}: the memory is unchanged; mend the data or the weights"
+                f"layer '{block.name}' received non-finite features (inf, nan or too large to "
+                f"square) in batch {self.batches}: the memory is unchanged; mend the data or the "
+                "weights"
             )
 
 
@@ -198,18 +198,18 @@ def _over_ranks(current: Pass) -> Gathered:
     covariances = {}
     for name, block in current.found.blocks.items():
         sums = current.sums.pop(name, None)
-        numbers = [float(sums.rows), sums.noise] if sums else [0.0, 0.0]
+        numbers = [float(sums.rows), sums.rows * sums.noise] if sums else [0.0, 0.0]
         rows, noise = sum_over_ranks(torch.tensor(numbers, dtype=torch.float64)).tolist()
         if rows:
             packed = sums.total() if sums else _nothing(block)
-            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise)
+            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise / rows)
     norms = sorted(current.found.norms)
-    seen = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
-    return Gathered(
-        covariances,
-        _anchors_over_ranks(current.fisher) if current.fisher else {},
-        {name for name, count in zip(norms, seen.tolist(), strict=True) if count},
-    )
+    counts = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
+    seen = {name for name, count in zip(norms, counts.tolist(), strict=True) if count}
+    # A norm that never ran stays free like any other layer, until its own task is remembered.
+    mine = current.found.norm_parameters(seen)
+    anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
+    return Gathered(covariances, {n: a for n, a in anchors.items() if n in mine}, seen)
 
 
 def _nothing(block: Block) -> Tensor:

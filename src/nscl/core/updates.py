@@ -121,7 +121,7 @@ def _with_biases(
     constants = [block.features + i for i, bias in enumerate(block.biases) if bias in kept]
     index = torch.tensor([*range(block.features), *constants])
     dense = covariance.dense()[:, index][:, :, index]
-    noise = covariance.noise / covariance.rows**2
+    noise = covariance.rounding(dense, block.features)
     spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
     return replace(block, biases=tuple(kept)), thin_projection(
         vectors, spectrum.weights, frobenius=frobenius
