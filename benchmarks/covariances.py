@@ -125,10 +125,9 @@ def _dense_pass(model: nn.Module, fisher: FisherSums, totals: Mapping[nn.Module,
 @contextmanager
 def _dense_hooks(totals: Mapping[nn.Module, Tensor]) -> Iterator[None]:
     def hook(layer: nn.Module, args: tuple[Tensor], _: Tensor) -> None:
-        rows = args[0].detach()
-        if isinstance(layer, nn.Conv2d):
-            rows = dense.unfolded(rows, layer)
-        dense.add_covariance(totals[layer], rows)
+        seen = args[0].detach()
+        columns = dense.unfolded(seen, layer) if isinstance(layer, nn.Conv2d) else seen.T
+        dense.add_covariance(totals[layer], columns)
 
     with ExitStack() as stack:
         for layer in totals:

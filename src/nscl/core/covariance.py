@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from nscl.core.lagged import LaggedSums, gram, is_cheaper
-from nscl.core.patches import Geometry, Ints, Patches
+from nscl.core.patches import Geometry, Ints, Patches, unfold
 from nscl.core.symmetric import pack, unpack
 
 ROWS = 1 << 14  # rows multiplied at a time
 BAND = 64  # a matrix product with fewer lines than this is slow
 FEW = 1 << 17  # numbers squared at a time
+ENOUGH = 4  # rows for each channel, before they are multiplied
 SIZES = 4  # input sizes of a convolution kept apart; data of many sizes would fill the memory
 
 
@@ -120,6 +121,7 @@ class RunningSums:
         self._dense: Tensor | None = None  # convolutions by lags need it only at the end
         self._is_half = False  # left of the diagonal bands nothing has been added
         self._lagged: dict[tuple[Geometry, Ints, int | None], LaggedSums] = {}
+        self._waiting: dict[tuple[Geometry, Ints, int | None], list[Tensor]] = {}
         self.rows = 0
         # Per feature: exact sum of squares, error of the rounded one, variance expected by chance.
         self._diagonal = torch.zeros(3, groups, features, dtype=torch.float64, device=self._device)
@@ -127,6 +129,7 @@ class RunningSums:
     @property
     def noise(self) -> float:
         """Variance of the rounding in an entry, relative to the largest on the diagonal."""
+        self._stop_waiting()
         energy, error, variance = self._diagonal
         alive = energy > 0
         relative = ((error.square() + variance) / energy.square()).where(alive, 0.0)
@@ -136,28 +139,35 @@ class RunningSums:
         """Add one call; ``constant`` is the column of this call's bias. False if not finite."""
         if isinstance(seen, Tokens):
             raise TypeError("tokens are counted, not multiplied: a block has one layout")
-        if isinstance(seen, Patches) and is_cheaper(seen):
-            return self._add_lagged(seen, constant)
-        chunks = seen.unfolded() if isinstance(seen, Patches) else iter((seen.values,))
-        return all([self._add_rows(chunk, constant) for chunk in chunks])
+        if isinstance(seen, Rows):
+            chunks = self._here(seen.values).split(ROWS, dim=1)
+            return all([self._add_rows(c, _energy(c, (1,)), constant) for c in chunks])
+        here = Patches(self._here(seen.images), seen.geometry)
+        if is_cheaper(here):
+            return self._add_lagged(here, constant)
+        return all([self._add_unfolded(few, constant) for few in here.split(ROWS)])
 
-    def _add_rows(self, values: Tensor, constant: int | None) -> bool:
-        d, finite, total = self.features, True, self._matrix()
+    def _here(self, values: Tensor) -> Tensor:
+        """Where sums are kept, in the precision of products: float32 for what is shorter."""
+        exact = values if values.dtype in (torch.float32, torch.float64) else values.float()
+        return exact.to(self._device)
+
+    def _add_unfolded(self, seen: Patches, constant: int | None) -> bool:
+        energy = unfold(_energy(seen.images, (0,))[None], seen.geometry).sum(1)
+        return self._add_rows(unfold(seen.images, seen.geometry), energy, constant)
+
+    def _add_rows(self, rows: Tensor, energy: Tensor, constant: int | None) -> bool:
+        d, total, diagonals = self.features, self._matrix(), []
+        for a, b in self._bands():
+            product = gram(rows[..., a:b], rows[..., a:])
+            total[:, a:b, a:d] += product
+            diagonals.append(product.diagonal(dim1=-2, dim2=-1))
+        if constant is not None:
+            total[:, :d, d + constant] += rows.sum(1, dtype=torch.float64)
+            total[:, d + constant, d + constant] += rows.shape[1]
         self._is_half = True
-        for chunk in values.split(ROWS, dim=1):
-            rows = _products_in(chunk).to(self._device)
-            diagonals = []
-            for a, b in self._bands():
-                product = gram(rows[..., a:b], rows[..., a:])
-                total[:, a:b, a:d] += product
-                diagonals.append(product.diagonal(dim1=-2, dim2=-1))
-            if constant is not None:
-                total[:, :d, d + constant] += rows.sum(1, dtype=torch.float64)
-                total[:, d + constant, d + constant] += rows.shape[1]
-            diagonal = torch.cat(diagonals, -1)
-            finite &= self._note(diagonal, _energy(rows, (1,)), rows.dtype)
-            self.rows += rows.shape[1]
-        return finite
+        self.rows += rows.shape[1]
+        return self._note(torch.cat(diagonals, -1), energy, rows.dtype)
 
     def _bands(self) -> list[tuple[int, int]]:
         """Bands of lines, of which only the part right of the diagonal is multiplied out."""
@@ -166,19 +176,36 @@ class RunningSums:
         return [(a, min(a + width, self.features)) for a in starts]
 
     def _add_lagged(self, seen: Patches, constant: int | None) -> bool:
+        """Wait until there are enough rows: else adding up the product takes longer than it."""
         key = (seen.geometry, seen.size, constant)
+        images = seen.images
+        waiting = [*self._waiting.pop(key, []), images]
+        self.rows += seen.rows
+        if sum(Patches(some, seen.geometry).rows for some in waiting) >= ENOUGH * images.shape[1]:
+            return self._multiply(key, torch.cat(waiting) if len(waiting) > 1 else images)
+        waiting[-1] = images.clone()  # whose owner may write over it
+        self._waiting[key] = waiting
+        flat = images.reshape(-1)
+        return bool(torch.isfinite(flat @ flat))
+
+    def _multiply(self, key: tuple[Geometry, Ints, int | None], images: Tensor) -> bool:
+        geometry, _, constant = key
         if key not in self._lagged:
             if len(self._lagged) == SIZES:
                 self._assemble()
-            self._lagged[key] = LaggedSums(seen, column=constant is not None)
-        images = _products_in(seen.images).to(self._device)
-        diagonals = self._lagged[key].add(Patches(images, seen.geometry))
-        self.rows += seen.rows
+            column = constant is not None
+            self._lagged[key] = LaggedSums(Patches(images, geometry), column=column)
+        diagonals = self._lagged[key].add(Patches(images, geometry))
         diagonal = torch.stack(diagonals).sum(0, dtype=torch.float64)
         energy = _energy(images, (0, *range(2, images.ndim))).view(diagonal.shape)
-        each = seen.geometry.positions  # of the kernel sees its channel
+        each = geometry.positions  # of the kernel sees its channel
         wide, exact = (t.repeat_interleave(each, -1) for t in (diagonal, energy))
         return self._note(wide, exact, images.dtype)
+
+    def _stop_waiting(self) -> None:
+        while self._waiting:
+            key, waiting = self._waiting.popitem()
+            self._multiply(key, torch.cat(waiting))
 
     def _matrix(self) -> Tensor:
         if self._dense is None:
@@ -207,6 +234,7 @@ class RunningSums:
 
     def total(self) -> Tensor:
         """Packed sums of everything added."""
+        self._stop_waiting()
         self._assemble()
         d, total = self.features, self._matrix()
         for a, b in self._bands() if self._is_half else ():
@@ -235,11 +263,6 @@ class TokenCounts:
     def total(self) -> Tensor:
         """The counts."""
         return self._counts
-
-
-def _products_in(rows: Tensor) -> Tensor:
-    """Precision in which products are formed: float64 stays, all else is multiplied in float32."""
-    return rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
 
 
 def _energy(values: Tensor, dims: Ints) -> Tensor:

@@ -19,7 +19,6 @@ multiply stays in the processor's own cache.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -86,8 +85,9 @@ def plan(size: Ints, geometry: Geometry) -> Plan:
                 lags.setdefault(family, set()).add(step)
     strips = [family for family in lags if 4 * _pixels(family) <= math.prod(size)]
     large: dict[frozenset[Region], list[Family]] = {}
-    for family in lags.keys() - set(strips):
-        large.setdefault(frozenset(family[1:]), []).append(family)
+    for family in lags:
+        if family not in strips:
+            large.setdefault(frozenset(family[1:]), []).append(family)
     return Plan(size, blocks, {f: sorted(steps) for f, steps in lags.items()}, strips, large)
 
 

@@ -66,14 +66,18 @@ class Patches:
         """Number of patches: images times output positions."""
         return len(self.images) * math.prod(self.geometry.output_size(self.size))
 
+    def split(self, rows: int) -> Iterator["Patches"]:
+        """A few images at a time: so many rows, and what fits into CHUNK, or a single image."""
+        positions = math.prod(self.geometry.output_size(self.size))
+        numbers = self.images.shape[1] * self.geometry.positions * positions
+        few = min(CHUNK // max(1, numbers), rows // max(1, positions))
+        for images in self.images.split(max(1, few)):
+            yield Patches(images, self.geometry)
+
     def unfolded(self) -> Iterator[Tensor]:
         """The patches themselves, ``[groups, rows, features]``, some images at a time."""
-        geometry, count = self.geometry, len(self.images)
-        per_image = (
-            self.images.shape[1] * geometry.positions * math.prod(geometry.output_size(self.size))
-        )
-        for chunk in self.images.split(max(1, min(count, CHUNK // max(1, per_image)))):
-            yield unfold(chunk, geometry)
+        for few in self.split(rows=self.rows):
+            yield unfold(few.images, few.geometry)
 
 
 def unfold(images: Tensor, geometry: Geometry) -> Tensor:
