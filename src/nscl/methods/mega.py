@@ -21,7 +21,7 @@ import torch
 from pydantic import NonNegativeFloat
 from torch import Tensor
 
-from nscl.core.shards import is_distributed, sum_over_ranks
+from nscl.core.ranks import is_distributed, sum_over_ranks
 from nscl.methods.a_gem import AGEMOptions
 from nscl.methods.base import Batch, Lab, Outcome, Phase
 from nscl.methods.flat_gradients import angle, inner

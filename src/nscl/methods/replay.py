@@ -21,7 +21,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from nscl.core.shards import is_distributed, sum_over_ranks
+from nscl.core.ranks import is_distributed, sum_over_ranks
 from nscl.data.augment import normalise
 from nscl.data.episodic import EpisodicMemory
 from nscl.errors import NsclError
