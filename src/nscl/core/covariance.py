@@ -283,4 +283,5 @@ def quadratic(covariance: Covariance, weight: Tensor, biases: Sequence[Tensor] =
         energy = weight.double().square().sum(-1).cpu()
         return float((covariance.sums * energy).sum()) / covariance.rows
     stacked = torch.cat([weight, *(bias[..., None] for bias in biases)], -1).double().cpu()
-    return float((torch.bmm(stacked, unpack(covariance.sums)) * stacked).sum()) / covariance.rows
+    total = float((torch.bmm(stacked, unpack(covariance.sums)) * stacked).sum())
+    return max(0.0, total) / covariance.rows  # a square; below zero is rounding

@@ -17,6 +17,9 @@ _PAPER = {
 }
 _BATCH = {"split-cifar100-10": 32}
 _RATIO = {"split-cifar100-20": 30.0}
+# Kept images per class of the replay methods: 250 per task, the same for all (METHODS §13).
+_PER_CLASS = {"split-cifar100-20": 50}
+_REPLAY = ("gem", "a-gem", "mega")
 
 
 def paper(benchmark: str, method: str) -> Settings:
@@ -83,7 +86,10 @@ PRESETS: dict[str, Callable[[str, str], Settings]] = {
 
 def preset(name: str, benchmark: str, method: str) -> Settings:
     """The settings of a preset for a benchmark and a method."""
-    return PRESETS[name](benchmark, method)
+    settings = PRESETS[name](benchmark, method)
+    if method in _REPLAY and benchmark in _PER_CLASS:
+        settings["options"] = {"per_class": _PER_CLASS[benchmark], **settings["options"]}
+    return settings
 
 
 def default_preset(benchmark: str) -> str:
