@@ -59,12 +59,14 @@ def test_second_moments_are_those_of_a_memory(keep: bool) -> None:
     plain.remember(batches[:2])
     first = memory.observe(batches[:2])
     assert set(first) == {"0", "4"}
-    for name, covariance in first.items():
-        assert torch.equal(covariance.dense(), plain._state.covariances[name].dense())
+    for name, moments in first.items():
+        dense, noise = moments.written_out()
+        assert torch.equal(dense, plain._state.covariances[name].dense())
+        assert noise.shape == (len(dense), 1)
     second = memory.observe(batches[2:])
     if keep:
         plain.remember(batches[2:])
-    assert second["4"].rows == (32 if keep else 16)
+    assert second["4"].covariance.rows == (32 if keep else 16)
     assert bool(memory._state.covariances) == keep
     assert memory.tasks == 2
     assert guarded.param_groups

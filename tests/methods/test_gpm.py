@@ -76,9 +76,10 @@ def test_sgp_adds_importances_up_to_one_as_published(tmp_path: Path) -> None:
     first = {name: p.basis.clone() for name, p in method.memory.projections.items()}
     train(method, 1)
     seen = method.memory.observe(method._images(1), forward=lambda m, b: m(b[0], 1))
-    for name, covariance in seen.items():
-        scaled, _ = method.grown(first[name], covariance, 1)
-        M, expected = _published(first[name][0], covariance.dense()[0], 0.9, 10.0)
+    for name, moments in seen.items():
+        dense, noise = moments.written_out()
+        scaled = method.grown(first[name], dense, noise, 1).basis
+        M, expected = _published(first[name][0], dense[0], 0.9, 10.0)
         assert torch.allclose(scaled[0] @ scaled[0].mT, M * expected @ M.mT, atol=1e-8)
         assert expected.max() <= 1
     setup.close()

@@ -7,7 +7,7 @@ data, norm layers, reference weights, the guard on the optimizer, the report.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,6 +27,19 @@ from nscl.errors import ModelMismatchError, NsclError
 
 Projections = Mapping[str, Projection]
 Spectra = Mapping[str, Spectrum]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Second moments of a block's rows; large, so they are written out one block at a time."""
+
+    covariance: Covariance
+    features: int  # without biases
+
+    def written_out(self) -> tuple[Tensor, Tensor]:
+        """Mean outer product ``[groups, d, d]``, and the noise in it as ``decompose`` takes it."""
+        dense = self.covariance.dense()
+        return dense, self.covariance.rounding(dense, self.features)
 
 
 class Steered(Memory):
@@ -58,7 +71,7 @@ class Steered(Memory):
     ) -> None:
         super().__init__(model, norms=norms, exclude=exclude)
         self.keep = keep
-        self._seen: Mapping[str, Covariance] = {}
+        self._seen: dict[str, Moments] = {}
 
     @property
     def projections(self) -> dict[str, Projection]:
@@ -73,7 +86,7 @@ class Steered(Memory):
         forward: Forward | None = None,
         loss: Loss | None = None,
         batch_mean: bool = False,
-    ) -> dict[str, Covariance]:
+    ) -> dict[str, Moments]:
         """One pass like ``remember``'s; returns the second moments of every matrix it ran.
 
         They are those of this pass, or of all passes so far with ``keep=True``. How steps are
@@ -81,7 +94,7 @@ class Steered(Memory):
         """
         self.remember(batches, forward=forward, loss=loss, batch_mean=batch_mean)
         seen, self._seen = self._seen, {}
-        return dict(seen)
+        return seen
 
     def steer(self, projections: Projections, spectra: Spectra | None = None) -> None:
         """Project the steps of these blocks like this; others stay as they are.
@@ -171,7 +184,11 @@ class Steered(Memory):
     def _replace(self, state: State) -> None:
         """Keep what was asked for; steering stays as it is."""
         before = self._state
-        self._seen = {n: c for n, c in state.covariances.items() if not c.is_diagonal}
+        self._seen = {
+            name: Moments(covariance, state.blocks[name].features)
+            for name, covariance in state.covariances.items()
+            if not covariance.is_diagonal
+        }
         masks, spectra = self._tokens(state)
         self._switch(
             replace(

@@ -21,12 +21,11 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-from nscl.core.covariance import Covariance
 from nscl.core.projection import Projection, thin_projection
+from nscl.core.ranks import sum_over_ranks
 from nscl.core.rules import Ratio
-from nscl.core.shards import sum_over_ranks
 from nscl.core.spectrum import Spectrum, decompose
-from nscl.core.steered import Steered
+from nscl.core.steered import Moments, Steered
 from nscl.data.tasks import Split
 from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
 from nscl.methods.bases import told
@@ -153,18 +152,18 @@ class AdNS(Guarded):
             batch_mean=self.choices.features == "batch_mean",
         )
         before, projections, spectra = self.memory.projections, {}, {}
-        for name, covariance in seen.items():
-            made = self._combined(before.get(name), covariance, task)
+        for name, moments in seen.items():
+            made = self._combined(before.get(name), moments, task)
             projections[name], spectra[name] = made
         self.memory.steer(projections, spectra)
 
     def _combined(
-        self, before: Projection | None, covariance: Covariance, task: int
+        self, before: Projection | None, moments: Moments, task: int
     ) -> tuple[Projection, Spectrum]:
-        chosen, dense = self.choices, covariance.dense()
+        chosen, (dense, noise) = self.choices, moments.written_out()
         last = chosen.a_core * 15 / 16 if chosen.a_end is None else chosen.a_end
         a = threshold(task, self.lab.tasks, first=chosen.a_core, last=last)
-        found, frame = decompose(dense, Ratio(a), noise=covariance.noise / covariance.rows**2)
+        found, frame = decompose(dense, Ratio(a), noise=noise)
         vectors, weights = frame, found.weights
         if before is not None:
             now = (frame * weights[:, None]) @ frame.mT

@@ -52,10 +52,10 @@ class Unexplained:
 
 @dataclass(frozen=True)
 class Growth:
-    """A basis and an orthonormal frame of the whole space in which it can be told about."""
+    """A basis, and an orthonormal frame of the whole space in which it can be told about."""
 
     basis: Tensor  # [groups, features, columns]: the old columns, then the new ones
-    frame: Tensor  # [groups, features, features]: has every column of the basis among its own
+    frame: Tensor  # [groups, features, features]: has all its directions among its columns
 
 
 def grow(
@@ -63,7 +63,7 @@ def grow(
     covariance: Tensor,
     *,
     threshold: float,
-    noise: float = 0.0,
+    noise: Tensor | float = 0.0,
     release: bool = False,
 ) -> Growth:
     """Add the fewest directions with which the basis explains ``threshold`` of the energy.

@@ -12,12 +12,11 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from nscl.core.covariance import Covariance
 from nscl.core.projection import Projection
 from nscl.core.steered import Steered
 from nscl.data.batches import Batches
 from nscl.methods.base import Lab, Options
-from nscl.methods.bases import compact, grow, told
+from nscl.methods.bases import Growth, compact, grow, told
 from nscl.methods.guarded import Guarded, through_head, unguarded
 
 MOST = 1.0 - 1e-6  # a threshold of 1 would hold directions that are rounding noise
@@ -57,23 +56,23 @@ class GPM(Guarded):
             return
         seen = self.memory.observe(self._images(task), forward=through_head(task))
         before, projections, spectra = self.memory.projections, {}, {}
-        for name, covariance in seen.items():
+        for name, moments in seen.items():
             old = before[name].basis if name in before else None
-            basis, frame = self.grown(old, covariance, task)
-            projections[name] = Projection(compact(basis), removes=True)
-            spectra[name] = told(frame, covariance.dense(), projections[name])
+            dense, noise = moments.written_out()
+            growth = self.grown(old, dense, noise, task)
+            projections[name] = Projection(compact(growth.basis), removes=True)
+            spectra[name] = told(growth.frame, dense, projections[name])
         self.memory.steer(projections, spectra)
 
-    def grown(self, old: Tensor | None, covariance: Covariance, task: int) -> tuple[Tensor, Tensor]:
-        """The new basis of a layer, and a frame of its input space."""
-        growth = grow(
+    def grown(self, old: Tensor | None, dense: Tensor, noise: Tensor, task: int) -> Growth:
+        """A layer's basis after a task with these second moments."""
+        return grow(
             old,
-            covariance.dense(),
+            dense,
             threshold=self.choices.threshold_of(task),
-            noise=covariance.noise / covariance.rows**2,
+            noise=noise,
             release=self.choices.release,
         )
-        return growth.basis, growth.frame
 
     def _images(self, task: int) -> Batches:
         split = self.training_split(task)

@@ -18,7 +18,7 @@ from nscl.core.covariance import Observation, Rows, Tokens, averaged
 from nscl.core.inventory import take_inventory
 from nscl.core.observer import observing
 from nscl.core.projection import Projection
-from nscl.core.shards import sum_over_ranks
+from nscl.core.ranks import sum_over_ranks
 from nscl.core.spectrum import Spectrum
 from nscl.errors import UnsupportedError
 

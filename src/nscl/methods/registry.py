@@ -73,6 +73,27 @@ METHODS: dict[str, MethodInfo] = {
             _PAPERS["nscl"],
         ),
         MethodInfo(
+            "gem",
+            "nscl.methods.gem:GEM",
+            "no step may raise any old task's loss on kept images; steps cost more with every task",
+            "data",
+            "Lopez-Paz & Ranzato, NIPS 2017",
+        ),
+        MethodInfo(
+            "a-gem",
+            "nscl.methods.a_gem:AGEM",
+            "no step may raise the mean loss on a batch of kept images",
+            "data",
+            "Chaudhry et al., ICLR 2019",
+        ),
+        MethodInfo(
+            "mega",
+            "nscl.methods.mega:MEGA",
+            "current and memory gradient mixed by their losses (variants mega-i, mega-ii)",
+            "data",
+            "Guo et al., NeurIPS 2020",
+        ),
+        MethodInfo(
             "owm",
             "nscl.methods.owm:OWM",
             "updates softly orthogonal to old inputs, per task or recursively per batch",

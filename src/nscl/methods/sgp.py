@@ -5,15 +5,15 @@ little may still move somewhat. Importances of all tasks add up, at most to 1. T
 ``M √λ``, so λ is the squared length of a column and nothing else needs to be kept.
 """
 
+from dataclasses import replace
 from typing import ClassVar
 
 import torch.nn.functional as F
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from nscl.core.covariance import Covariance
 from nscl.methods.base import Lab
-from nscl.methods.bases import importances, strengths
+from nscl.methods.bases import Growth, importances, strengths
 from nscl.methods.gpm import GPM, GPMOptions
 
 
@@ -33,11 +33,11 @@ class SGP(GPM):
         super().__init__(lab, options)
         self.c = options.c
 
-    def grown(self, old: Tensor | None, covariance: Covariance, task: int) -> tuple[Tensor, Tensor]:
+    def grown(self, old: Tensor | None, dense: Tensor, noise: Tensor, task: int) -> Growth:
         """Grow the directions as GPM does, then weigh old and new ones together."""
         directions = None if old is None else F.normalize(old, dim=-2)
-        basis, frame = super().grown(directions, covariance, task)
-        weights = importances(strengths(basis, covariance.dense()), self.c)
+        growth = super().grown(directions, dense, noise, task)
+        weights = importances(strengths(growth.basis, dense), self.c)
         if old is not None:
             weights[:, : old.shape[-1]] += old.square().sum(-2)
-        return basis * weights.clamp_max(1.0).sqrt()[:, None], frame
+        return replace(growth, basis=growth.basis * weights.clamp_max(1.0).sqrt()[:, None])

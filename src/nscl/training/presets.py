@@ -17,6 +17,9 @@ _PAPER = {
 }
 _BATCH = {"split-cifar100-10": 32}
 _RATIO = {"split-cifar100-20": 30.0}
+# Kept images per class of the replay methods: 250 per task, the same for all (METHODS §13).
+_PER_CLASS = {"split-cifar100-20": 50}
+_REPLAY = ("gem", "a-gem", "mega")
 # AdNS, from its authors' repository: options, and rates that differ from Adam-NSCL's.
 _ADNS: dict[str, tuple[Settings, Settings]] = {
     "split-cifar100-10": (
@@ -72,7 +75,7 @@ def cpu(benchmark: str, method: str) -> Settings:
     return {
         "model": {"name": "resnet18", "width": 16, "memory_format": "channels_last"},
         "optim": {"name": "adam", "lr": 1e-3, "epochs": 5, "batch_size": 32, "milestones": (3, 4)},
-        "options": _nscl(method, a=10.0),
+        "options": _nscl(method, a=10.0) | _adns(method, benchmark, head_epochs=2)[0],
     }
 
 
@@ -82,7 +85,8 @@ def quick(benchmark: str, method: str) -> Settings:
         "model": {"name": "mlp" if "digits" in benchmark else "convnet", "width": 64},
         "optim": {"name": "adam", "lr": 1e-2, "epochs": 10, "batch_size": 16},
         "threads": 1,  # steps of a few milliseconds: a second thread costs more than it gives
-        "options": _nscl(method, a=1000.0) | _adns(method, benchmark, a_core=1000.0)[0],
+        "options": _nscl(method, a=1000.0)
+        | _adns(method, benchmark, a_core=1000.0, a_end=950.0)[0],
     }
 
 
@@ -109,7 +113,10 @@ PRESETS: dict[str, Callable[[str, str], Settings]] = {
 
 def preset(name: str, benchmark: str, method: str) -> Settings:
     """The settings of a preset for a benchmark and a method."""
-    return PRESETS[name](benchmark, method)
+    settings = PRESETS[name](benchmark, method)
+    if method in _REPLAY and benchmark in _PER_CLASS:
+        settings["options"] = {"per_class": _PER_CLASS[benchmark], **settings["options"]}
+    return settings
 
 
 def default_preset(benchmark: str) -> str:

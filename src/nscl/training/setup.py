@@ -39,9 +39,12 @@ class Loaders:
     ) -> Batches:
         """Make a loader; every rank gets its part of each batch."""
         chosen = self.config.data.augment if augment is None else augment
+        size = batch_size or self.config.optim.batch_size
         return Batches(
             split,
-            batch_size=batch_size or self.config.optim.batch_size,
+            batch_size=size,
+            # BatchNorm cannot learn from one sample: shuffled, it is another one every epoch.
+            drop_last=shuffle and len(split) > size and len(split) % size == 1,
             mean=self.stream.mean,
             std=self.stream.std,
             generator=generator(self.config.seed, "batches", self.task, purpose),
