@@ -27,6 +27,11 @@ class MethodInfo:
 
 _PAPERS = {
     "nscl": "Wang et al., CVPR 2021",
+    "owm": "Zeng et al., Nature Machine Intelligence 2019",
+    "gpm": "Saha et al., ICLR 2021",
+    "sgp": "Saha and Roy, AAAI 2023",
+    "adns": "Kong et al., ECCV 2022",
+    "connector": "Lin et al., CVPR 2022",
 }
 
 METHODS: dict[str, MethodInfo] = {
@@ -87,6 +92,41 @@ METHODS: dict[str, MethodInfo] = {
             "current and memory gradient mixed by their losses (variants mega-i, mega-ii)",
             "data",
             "Guo et al., NeurIPS 2020",
+        ),
+        MethodInfo(
+            "owm",
+            "nscl.methods.owm:OWM",
+            "updates softly orthogonal to old inputs, per task or recursively per batch",
+            "parameters",
+            _PAPERS["owm"],
+        ),
+        MethodInfo(
+            "gpm",
+            "nscl.methods.gpm:GPM",
+            "updates orthogonal to a growing basis of old inputs of a few samples",
+            "parameters",
+            _PAPERS["gpm"],
+        ),
+        MethodInfo(
+            "sgp",
+            "nscl.methods.sgp:SGP",
+            "gpm with an importance per direction: held directions are scaled, not forbidden",
+            "parameters",
+            _PAPERS["sgp"],
+        ),
+        MethodInfo(
+            "adns",
+            "nscl.methods.adns:AdNS",
+            "adam-nscl with null spaces combined over tasks and a teacher for each new task",
+            "parameters",
+            _PAPERS["adns"],
+        ),
+        MethodInfo(
+            "connector",
+            "nscl.methods.connector:Connector",
+            "the weighted mean of an adam-nscl network and a free one",
+            "parameters",
+            _PAPERS["connector"],
         ),
     )
 }
