@@ -2,7 +2,7 @@
 
 Patches are unfolded, covariances are one float32 matrix product, the decomposition is a float32
 SVD, the projector is a ``d × d`` matrix inside Adam, and the loss has one EWC term per past task.
-That is how the authors' published code works (METHODS of this project: own words, own code).
+That is how the authors' published code works (own words, own code).
 """
 
 import math

@@ -14,11 +14,11 @@ Images lie in a buffer ``[*size, images, channels]``, a plain transposition of `
 *size]``, with some lines of zeros behind. Terms that differ only in their lag along the outermost
 dimension multiply the same columns with the same columns some lines further on: a family of such
 terms is one batch of matrix products over overlapping views, and families share their copies of
-columns. Few images are taken at a time: products of few channels wait for memory unless what they
-multiply stays in the processor's own cache.
+columns. Few images are taken at a time, since products are faster while they stay in the cache.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -33,8 +33,7 @@ from nscl.core.patches import Geometry, Ints, Patches
 PLANNING, SMALL, LARGEST = 1 << 20, 27, 128
 
 CHUNK = 1 << 20  # numbers in a buffer (4 MiB); three of them are in use at a time
-CACHED = 1 << 17  # the same for narrow images, which have fewer channels than WIDE
-WIDE = 256  # channels from which on a product is limited by arithmetic, and fills several cores
+WIDE = 256  # channels from which on a single product keeps several cores busy
 
 Interval = tuple[int, int]  # pixels, start and stop
 Region = tuple[Interval, ...]  # one interval per dimension
@@ -49,8 +48,6 @@ class Plan:
     size: Ints
     blocks: dict[tuple[int, int], list[tuple[int, Term]]]  # (o, o') → signed terms
     lags: dict[Family, list[int]]  # evenly spaced
-    strips: list[Family]  # small ones, on their own
-    large: dict[frozenset[Region], list[Family]]  # by the columns they multiply
 
     @property
     def whole(self) -> Family:
@@ -67,7 +64,17 @@ class Plan:
     @property
     def cost(self) -> int:
         """Pixels multiplied per image and pair of channels; the unfolded way has K²·positions."""
-        return sum(len(lags) * _pixels(family) for family, lags in self.lags.items())
+        return sum(
+            len(lags) * math.prod(b - a for a, b in (lines, *here))
+            for (lines, here, _), lags in self.lags.items()
+        )
+
+    def by_columns(self) -> dict[frozenset[Region], list[Family]]:
+        """Families that need the same copies."""
+        shared: dict[frozenset[Region], list[Family]] = {}
+        for family in self.lags:
+            shared.setdefault(frozenset(family[1:]), []).append(family)
+        return shared
 
 
 @lru_cache(maxsize=64)
@@ -83,17 +90,7 @@ def plan(size: Ints, geometry: Geometry) -> Plan:
             blocks[i, j] = _terms(size, first, lag, geometry)
             for _, (family, step) in blocks[i, j]:
                 lags.setdefault(family, set()).add(step)
-    strips = [family for family in lags if 4 * _pixels(family) <= math.prod(size)]
-    large: dict[frozenset[Region], list[Family]] = {}
-    for family in lags:
-        if family not in strips:
-            large.setdefault(frozenset(family[1:]), []).append(family)
-    return Plan(size, blocks, {f: sorted(steps) for f, steps in lags.items()}, strips, large)
-
-
-def _pixels(family: Family) -> int:
-    lines, here, _ = family
-    return math.prod(b - a for a, b in (lines, *here))
+    return Plan(size, blocks, {family: sorted(steps) for family, steps in lags.items()})
 
 
 def _terms(size: Ints, offset: Ints, lag: Ints, geometry: Geometry) -> list[tuple[int, Term]]:
@@ -165,50 +162,37 @@ class LaggedSums:
         return [self._add_images(chunk) for chunk in images.split(step)]
 
     def _add_images(self, images: Tensor) -> Tensor:
+        buffer = _pixels_first(images, self.geometry.groups, self.plan.margin)
         if not self.correlations:
-            self._start(images)
+            self._start(buffer)
         squares = self.correlations[self.plan.whole][0].diagonal(dim1=-2, dim2=-1)
         before = squares.clone()
-        is_wide = images.shape[1] >= WIDE * self.geometry.groups
-        step = len(images) if is_wide else max(1, CACHED // images[0].numel())
-        for few in images.split(step):
-            self._add_large(_pixels_first(few, self.geometry.groups, self.plan.margin))
-        for family in self.plan.strips:
-            self._add_strip(family, images)
-        return squares - before
-
-    def _add_large(self, buffer: Tensor) -> None:
-        for columns, families in self.plan.large.items():
+        for columns, families in self.plan.by_columns().items():
             copies = {region: _columns(buffer, region) for region in columns}
             for family in families:
-                (a, b), here, there = family
-                right = copies[there][:, a + self.plan.lags[family][0] :]
-                self._add(family, copies[here][:, a:b], right)
+                for which, found in self._products(copies, family):
+                    self.correlations[family][which] += found
+        return squares - before
 
-    def _add_strip(self, family: Family, images: Tensor) -> None:
-        (a, b), here, there = family
-        lags, groups = self.plan.lags[family], self.geometry.groups
-        left = _cut(images, (a, b), here, groups)
-        self._add(family, left, _cut(images, (a + lags[0], b + lags[-1]), there, groups))
-
-    def _add(self, family: Family, left: Tensor, right: Tensor) -> None:
-        """Correlate lines with those to the right of them, which begin at the first lag."""
-        lags, sums = self.plan.lags[family], self.correlations[family]
-        if left.shape[0] == 1 and left.shape[-1] < WIDE:
-            sums += _all_lags(left[0], right[0], lags)[:, None]
-            return
-        for i, lag in enumerate(lags):
-            skip = lag - lags[0]
-            count = min(left.shape[1], self.plan.size[0] - family[0][0] - lag)
-            rows = left[:, :count].flatten(1, -2), right[:, skip : skip + count].flatten(1, -2)
-            sums[i] += gram(*rows)
-
-    def _start(self, images: Tensor) -> None:
-        groups = self.geometry.groups
-        channels = images.shape[1] // groups
+    def _start(self, buffer: Tensor) -> None:
+        groups, channels = buffer.shape[0], buffer.shape[-1]
         for family, lags in self.plan.lags.items():
             shape = (len(lags), groups, channels, channels)
-            self.correlations[family] = images.new_zeros(shape, dtype=torch.float64)
+            self.correlations[family] = buffer.new_zeros(shape, dtype=torch.float64)
+
+    def _products(
+        self, copies: dict[Region, Tensor], family: Family
+    ) -> Iterator[tuple[int | slice, Tensor]]:
+        """All correlations of a family, with their place in its sums."""
+        (a, b), here, there = family
+        left, right, lags = copies[here], copies[there], self.plan.lags[family]
+        if left.shape[0] == 1 and left.shape[-1] < WIDE:
+            yield slice(None), _all_lags(left[0, a:b], right[0, a + lags[0] :], lags)[:, None]
+            return
+        for i, lag in enumerate(lags):
+            stop = min(b, self.plan.size[0] - lag)
+            rows = left[:, a:stop].flatten(1, -2), right[:, a + lag : stop + lag].flatten(1, -2)
+            yield i, gram(*rows)
 
     def matrix(self) -> Tensor:
         """Assemble ``[groups, features, features]``: once per task, not per batch."""
@@ -260,12 +244,6 @@ def _pixels_first(images: Tensor, groups: int, margin: int) -> Tensor:
 def _columns(buffer: Tensor, region: Region) -> Tensor:
     """The same columns of all lines, side by side in memory."""
     return buffer[(slice(None), slice(None), *(slice(a, b) for a, b in region))].contiguous()
-
-
-def _cut(images: Tensor, lines: Interval, columns: Region, groups: int) -> Tensor:
-    """Some lines and columns of all images, pixels first; lines behind the last one are zero."""
-    part = images[(slice(None), slice(None), *(slice(a, b) for a, b in (lines, *columns)))]
-    return _pixels_first(part, groups, lines[1] - lines[0] - part.shape[2])
 
 
 def _all_lags(left: Tensor, right: Tensor, lags: list[int]) -> Tensor:
