@@ -27,6 +27,9 @@ class MethodInfo:
 
 _PAPERS = {
     "nscl": "Wang et al., CVPR 2021",
+    "lwf": "Li and Hoiem, TPAMI 2017",
+    "muc": "Liu et al., ECCV 2020",
+    "gd": "Lee et al., ICCV 2019",
 }
 
 METHODS: dict[str, MethodInfo] = {
@@ -66,6 +69,29 @@ METHODS: dict[str, MethodInfo] = {
             "updates projected into the null space of old features' covariance; norms by EWC",
             "parameters",
             _PAPERS["nscl"],
+        ),
+        MethodInfo(
+            "lwf",
+            "nscl.methods.lwf:LwF",
+            "old heads distilled from the previous network on new images; new head warmed up",
+            "parameters",
+            _PAPERS["lwf"],
+        ),
+        MethodInfo(
+            "muc-mas",
+            "nscl.methods.muc_mas:MUCMAS",
+            "MAS importances of several classifiers made to disagree on unlabelled images",
+            "parameters",
+            _PAPERS["muc"],
+            "labels, external images",
+        ),
+        MethodInfo(
+            "gd-wild",
+            "nscl.methods.gd_wild:GDWild",
+            "distillation from the previous network, a new teacher and both, on images of the wild",
+            "data",
+            _PAPERS["gd"],
+            "labels, external images",
         ),
     )
 }

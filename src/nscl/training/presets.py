@@ -17,6 +17,10 @@ _PAPER = {
 }
 _BATCH = {"split-cifar100-10": 32}
 _RATIO = {"split-cifar100-20": 30.0}
+_QUICK: dict[str, Settings] = {
+    "muc-mas": {"pool_size": 2000},
+    "gd-wild": {"pool_size": 2000, "budget": 100},
+}
 
 
 def paper(benchmark: str, method: str) -> Settings:
@@ -64,7 +68,7 @@ def quick(benchmark: str, method: str) -> Settings:
         "model": {"name": "mlp" if "digits" in benchmark else "convnet", "width": 64},
         "optim": {"name": "adam", "lr": 1e-2, "epochs": 10, "batch_size": 16},
         "threads": 1,  # steps of a few milliseconds: a second thread costs more than it gives
-        "options": _nscl(method, a=1000.0),
+        "options": _nscl(method, a=1000.0) | _QUICK.get(method, {}),
     }
 
 
