@@ -37,25 +37,30 @@ def is_minimum(found: Tensor, candidate: Tensor, C: Tensor) -> bool:
     return all(objective(found + 1e-3 * torch.randn_like(found)) > best for _ in range(20))
 
 
+@pytest.mark.parametrize("biases", ["moving", "frozen"])
 @pytest.mark.parametrize("alpha", [0.1, 10.0])
-def test_ridge_takes_the_proximal_step(alpha: float) -> None:
+def test_ridge_takes_the_proximal_step(alpha: float, biases: str) -> None:
     first = mlp()
+    for i in (0, 2):
+        first[i].bias.requires_grad_(biases == "moving")
     tasks = [torch.randn(n, 6, dtype=torch.float64) for n in (9, 4)]
-    optimizer = torch.optim.SGD(first.parameters(), 0.1, momentum=0.9, weight_decay=1e-2)
     memory = nscl.Memory(first, rule=nscl.Ridge(alpha), acts_on="displacement")
+    optimizer = sgd(first.parameters())
     memory.protect(optimizer)
     for data in tasks:
         memory.remember([data])
     second = copy.deepcopy(first)
-    by_hand = torch.optim.SGD(second.parameters(), 0.1, momentum=0.9, weight_decay=1e-2)
+    by_hand = sgd(second.parameters())
     seen = [rows_of(second, data) for data in tasks]
     penalties, reference = {}, {}
     for i in seen[0]:
         X = torch.cat([rows[i] for rows in seen])
+        if biases == "frozen":
+            X = X[:, :-1]
         C = X.T @ X / len(X)
         mean = torch.linalg.eigvalsh(C).mean()
         penalties[i] = len(tasks) * C / (alpha * mean)
-        reference[i] = stacked(second[i])
+        reference[i] = stacked(second[i])[:, : len(C)]
     for step in range(6):
         x = torch.randn(8, 6, dtype=torch.float64)
         for model, opt in ((first, optimizer), (second, by_hand)):
@@ -63,13 +68,18 @@ def test_ridge_takes_the_proximal_step(alpha: float) -> None:
             model(x).square().mean().backward()
             opt.step()
         for i, C in penalties.items():
-            candidate = stacked(second[i]) - reference[i]
+            candidate = stacked(second[i])[:, : len(C)] - reference[i]
             D = minimiser(candidate, C)
             assert step or is_minimum(D, candidate, C)
-            with torch.no_grad():
-                second[i].weight.copy_((reference[i] + D)[:, :-1])
-                second[i].bias.copy_((reference[i] + D)[:, -1])
+            put(reference[i] + D, second[i])
     assert furthest(values(first), values(second)) < 1e-12
+
+
+@torch.no_grad()
+def put(matrix: Tensor, layer: nn.Linear) -> None:
+    layer.weight.copy_(matrix[:, : layer.in_features])
+    if matrix.shape[1] > layer.in_features:
+        layer.bias.copy_(matrix[:, -1])
 
 
 @pytest.mark.parametrize("rule", [EXACT, nscl.Energy(0.2), nscl.Ratio(30.0)])

@@ -296,6 +296,7 @@ def test_held_statistics_reach_layers_added_later() -> None:
     scene.memory.remember([scene.old])
     held = scene.model[-1].running_mean.clone(), scene.model[1].running_mean.clone()
     scene.train()
+    assert all(layer.training for layer in scene.model)
     assert torch.equal(scene.model[-1].running_mean, held[0])
     assert torch.equal(scene.model[1].running_mean, held[1])
 

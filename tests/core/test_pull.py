@@ -143,6 +143,29 @@ def test_gradients_are_what_they_would_be_without_protection(name: str, scaled: 
             assert torch.equal(mine.grad, theirs.grad)
 
 
+def test_a_closure_that_adds_up_gradients_is_pulled_once() -> None:
+    scene = remembered(lambda p: Twice(p, 1e-3))
+    x = torch.randn(8, 6, dtype=torch.float64)
+
+    def closure() -> Tensor:
+        loss = scene.model(x).square().mean()
+        loss.backward()
+        return loss
+
+    parameters = norm_parameters(scene.model)
+    scene.optimizer.zero_grad()
+    closure()
+    pulls = torch.autograd.grad(penalty(scene, scene.model), list(parameters.values()))
+    expected = [
+        p.detach() - 1e-3 * (2 * p.grad + pull)
+        for p, pull in zip(parameters.values(), pulls, strict=True)
+    ]
+    scene.optimizer.zero_grad()
+    scene.optimizer.step(closure)
+    for p, value in zip(parameters.values(), expected, strict=True):
+        torch.testing.assert_close(p.detach(), value, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("set_to_none", [True, False])
 def test_a_step_that_raises_costs_no_gradient(set_to_none: bool) -> None:
     scene = remembered()

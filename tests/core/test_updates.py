@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import nscl
+from nscl.errors import ModelMismatchError
 from tests.core.guarding import EXACT, guard, mlp, new_data, sgd, values
 
 
@@ -261,6 +262,16 @@ def test_a_parameter_replaced_in_the_model_is_found_again() -> None:
     scene.train()
     assert scene.moved() < 1e-12
     assert not torch.equal(layer.weight, before)
+
+
+def test_a_remembered_layer_that_is_gone_stops_the_step_before_it_moves() -> None:
+    scene = guard()
+    scene.train()
+    layer, scene.model[0] = scene.model[0], nn.Identity()
+    before = layer.weight.detach().clone()
+    with pytest.raises(ModelMismatchError, match="'0'"):
+        scene.optimizer.step()
+    assert torch.equal(layer.weight, before)
 
 
 class Work(TorchDispatchMode):

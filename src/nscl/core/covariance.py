@@ -40,6 +40,13 @@ class Tokens:
 Observation = Rows | Patches | Tokens
 
 
+def averaged(seen: Observation) -> Observation:
+    """The mean over a batch, as the authors' script takes it: maps keep their positions."""
+    if isinstance(seen, Patches):
+        return Patches(seen.images.mean(0, keepdim=True), seen.geometry)
+    return Rows(seen.values.mean(1, keepdim=True)) if isinstance(seen, Rows) else seen
+
+
 class Stored(Protocol):
     """A tensor that may lie on disk until it is asked for."""
 
@@ -234,4 +241,5 @@ def quadratic(covariance: Covariance, weight: Tensor, biases: Sequence[Tensor] =
         energy = weight.double().square().sum(-1).cpu()
         return float((covariance.sums * energy).sum()) / covariance.rows
     stacked = torch.cat([weight, *(bias[..., None] for bias in biases)], -1).double().cpu()
-    return float((torch.bmm(stacked, unpack(covariance.sums)) * stacked).sum()) / covariance.rows
+    total = float((torch.bmm(stacked, unpack(covariance.sums)) * stacked).sum())
+    return max(0.0, total) / covariance.rows  # a square; below zero is rounding

@@ -125,14 +125,19 @@ class Memory:
         forward: Forward | None = None,
         loss: Loss | None = None,
         progress: bool = False,
+        batch_mean: bool = False,
     ) -> Report:
         """Add the data of a task to the memory: one pass, in eval mode, no labels needed.
 
         A batch is a tensor, a tuple whose first item is the input, or a dict of keyword arguments;
         ``forward(model, batch)`` overrides that. ``loss(output, batch)`` replaces the arg-max
         labels (or the squared output norm) by which norm layers are anchored. All or nothing: an
-        exception leaves the memory as it was. In a ``torch.distributed`` group every rank calls
-        this with its part of the data and gets the memory of the whole.
+        exception leaves the memory as it was. ``batch_mean`` averages every layer's input over the
+        batch first, as the authors' script does: weaker protection, for reproduction. In a
+        ``torch.distributed`` group every rank calls this with its part of the data and gets the
+        memory of the whole, made with the first rank's running statistics; where parameters are
+        sharded (``fully_shard``), a forward pass needs all ranks, so each must bring equally many
+        batches.
         """
         found = self._checked_inventory()
         self._warn_if_unprotected()
@@ -140,7 +145,7 @@ class Memory:
             self._hold_statistics()  # of norm layers added since the last time, too
         with torch.inference_mode(False):  # norm anchors need gradients
             gathered = gather(
-                Pass(self.model, found, self._anchored(found)),
+                Pass(self.model, found, self._anchored(found), batch_mean=batch_mean),
                 batches,
                 forward or call,
                 loss,
@@ -160,10 +165,15 @@ class Memory:
         """How far old outputs have moved since the last ``remember``, measured without old data.
 
         ``tr(ΔW C ΔWᵀ)`` is exactly the mean squared change of a layer's output over all remembered
-        rows, because the covariance C of those rows is kept.
+        rows, because the covariance C of those rows is kept. Sharded weights are gathered for
+        this, so every rank must ask.
         """
         found = self._checked_inventory()
         return measure_forgetting(self._state, found, measure_shifts(self._state, found))
+
+    def spectra(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Eigenvalues (ascending) and the weight of each direction, ``[groups, d]`` per layer."""
+        return {name: (s.eigenvalues, s.weights) for name, s in self._state.spectra.items()}
 
     def merge(self, other: "Memory", *, same_tasks: bool = True) -> Report:
         """Take over what another memory of the same weights knows.
@@ -192,7 +202,10 @@ class Memory:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that cannot be recomputed, as tensors and plain data."""
+        """Everything that cannot be recomputed, as tensors and plain data.
+
+        Sharded weights are gathered for this, so every rank must ask; ``save`` likewise.
+        """
         return {
             "metadata": storage.to_metadata(self._state, self.options()),
             "tensors": storage.to_tensors(self._state),

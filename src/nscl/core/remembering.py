@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from nscl.core.anchors import Anchor, FisherSums, default_loss
 from nscl.core.batches import describe, samples_in, to_device
 from nscl.core.blocks import Block
-from nscl.core.covariance import Covariance, Observation, Rows, RunningSums, TokenCounts
+from nscl.core.covariance import (
+    Covariance,
+    Observation,
+    Rows,
+    RunningSums,
+    TokenCounts,
+    averaged,
+)
 from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
 from nscl.core.observer import Witness, evaluating, observing
@@ -42,8 +49,15 @@ class Gathered:
 class Pass:
     """Runs data through a model and adds up what its layers see, on this rank."""
 
-    def __init__(self, model: nn.Module, found: Inventory, norms: Mapping[str, Tensor]) -> None:
-        self.model, self.found = model, found
+    def __init__(
+        self,
+        model: nn.Module,
+        found: Inventory,
+        norms: Mapping[str, Tensor],
+        *,
+        batch_mean: bool = False,
+    ) -> None:
+        self.model, self.found, self.batch_mean = model, found, batch_mean
         self.sums: dict[str, RunningSums | TokenCounts] = {}
         self.fisher = _fisher_sums(norms) if norms else None
         self.norms_seen: set[str] = set()
@@ -120,6 +134,8 @@ class Pass:
                 f"layer '{block.name}' was given rows of {seen.values.shape[-1]} features, but "
                 f"its weight is {block.shape()}: the function given to register_layer does not fit"
             )
+        if self.batch_mean:
+            seen = averaged(seen)
         if block.name not in self.sums:
             self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
         if not self.sums[block.name].add(seen, constant) and self._problem is None:

@@ -1,0 +1,69 @@
+"""The commands by name, one clear line for what the user can mend, and the exit codes.
+
+0 done; 2 the user can fix it; 130 or 143 interrupted, the run can be resumed.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from nscl._version import __version__
+from nscl.errors import NsclError
+
+COMMANDS = {
+    "run": "Train a stream of tasks with one method.",
+    "resume": "Continue a run that was interrupted.",
+    "show": "Show what a run has reached: accuracy matrix, ACC, BWT, spectra.",
+    "list": "List methods, benchmarks, models or presets.",
+    "data": "List, check or fetch data sets.",
+    "doctor": "Say what this machine has: torch, devices, data, optional packages.",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command and leave with its exit code."""
+    sys.exit(call(sys.argv[1:] if argv is None else argv))
+
+
+def call(argv: Sequence[str]) -> int:
+    """Run a command; errors the user can mend become one line."""
+    try:
+        import cyclopts
+    except ImportError:
+        print(
+            "nscl: the command line needs more packages: pip install 'nscl[lab]'", file=sys.stderr
+        )
+        return 2
+    app = cyclopts.App(
+        name="nscl",
+        version=f"nscl {__version__}",
+        help="Train a network on something new, without forgetting the old.",
+    )
+    for name, text in COMMANDS.items():
+        app.command(f"nscl.cli.{name}_command:{name}", name=name, help=text)
+    try:
+        result = app(
+            [_method_option(token) for token in argv],
+            exit_on_error=False,
+            print_error=False,
+            result_action="return_value",
+        )
+    except cyclopts.CycloptsError as problem:
+        return _complain(" ".join(str(problem).split()))
+    except NsclError as problem:
+        print(f"nscl: {problem}", file=sys.stderr)
+        return getattr(problem, "exit_code", 2)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _method_option(token: str) -> str:
+    """``--method.a`` is an option of the method; ``--method`` alone is its name."""
+    return token.replace("--method.", "--options.", 1) if token.startswith("--method.") else token
+
+
+def _complain(message: str, code: int = 2) -> int:
+    print(f"nscl: {message}", file=sys.stderr)
+    return code

@@ -1,0 +1,47 @@
+"""``nscl run``: train a stream of tasks."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from nscl.training.config import RunConfig
+
+
+def run(
+    settings: Annotated[RunConfig, Parameter(name="*")],
+    /,
+    *,
+    config: Path | None = None,
+    quiet: bool = False,
+    json: bool = False,
+) -> int:
+    """Train a stream of tasks with one method; a broken run continues, a finished one is skipped.
+
+    Options of the method are --method.NAME, see `nscl list methods`. A TOML file has the same
+    names; the command line wins over the file, the file over the preset.
+
+    Parameters
+    ----------
+    settings
+        Everything about the run.
+    config
+        A TOML file with settings.
+    quiet
+        Show nothing but errors.
+    json
+        Print one JSON object per line.
+    """
+    sys.path.insert(0, "")  # package.module:Class of the folder one works in
+    from nscl.training.display import choose_display
+    from nscl.training.experiment import run as run_experiment
+    from nscl.training.prepare import build_config
+
+    said = settings.model_dump(exclude_unset=True, exclude={"benchmark"})
+    complete = build_config(settings.benchmark, said, file=config)
+    display = choose_display(quiet=quiet, as_json=json)
+    result = run_experiment(complete, display=display)
+    if not quiet and not json:
+        print(f"result: {complete.out / result.directory}")
+    return 0

@@ -1,0 +1,216 @@
+"""What a continual-learning method is: a few hooks around one training loop for all.
+
+The loop owns data, optimizer steps, evaluation and checkpoints; a method says what it adds. Hooks
+receive what they need and return what they add, the loop never asks which method it runs. A plain
+``Method`` is fine-tuning.
+
+The life of a task, and what survives a kill::
+
+    start_task(t)                 once; then task_state() is saved
+    for phase in phases(t):
+        enter_phase(t, phase)     once per phase; may change weights
+        optimizer(t, phase)       once, and again on every resume
+        each step: loss → backward → after_backward → step → after_step
+        each epoch: epoch_state() is saved with model and optimizer
+        leave_phase(t, phase)
+    end_task(t)                   importances, covariances, memories of old samples
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+import torch.nn.functional as F
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+from torch.optim import Optimizer
+
+from nscl.data.batches import Batches
+from nscl.data.tasks import Split, TaskStream
+from nscl.models.heads import TaskModel
+
+
+class Options(BaseModel):
+    """A method's options: validated, frozen, reachable as ``--method.NAME``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of the task being learned, on the training device."""
+
+    images: Tensor
+    labels: Tensor
+    task: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a step's forward pass gives: the loss to descend, and logits to count hits with."""
+
+    loss: Tensor
+    logits: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a task's training with an optimizer of its own."""
+
+    name: str = "train"
+    epochs: int | None = None  # None: as configured
+    repeats: int = 1  # steps per batch
+
+
+class Rates(Protocol):
+    """Learning rates and decay of the three kinds of parameters."""
+
+    @property
+    def weight_decay(self) -> float:
+        """Decay of everything but heads."""
+        ...
+
+    def backbone_lr(self, task: int) -> float:
+        """Rate of weights that all tasks share."""
+        ...
+
+    @property
+    def heads_lr(self) -> float:
+        """Rate of the current task's head."""
+        ...
+
+    @property
+    def norms_lr(self) -> float:
+        """Rate of normalisation layers' scale and shift."""
+        ...
+
+
+@dataclass
+class Lab:
+    """What a method works with; made by the experiment."""
+
+    model: TaskModel
+    stream: TaskStream
+    device: torch.device
+    rates: Rates
+    epochs: int
+    seed: int
+    make_optimizer: Callable[[Sequence[dict[str, Any]]], Optimizer]
+    loader: Callable[..., Batches]  # loader(split, purpose=..., augment=..., shuffle=...)
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks in the stream."""
+        return len(self.stream)
+
+
+class Method:
+    """Fine-tuning: the base on which every other method adds its few hooks."""
+
+    options_type: ClassVar[type[Options]] = Options
+    scenarios: ClassVar[tuple[str, ...]] = ("task", "domain")
+    #: The one or two options that set the method's strength, and the values `nscl tune` tries.
+    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+
+    def __init__(self, lab: Lab, options: Options) -> None:
+        self.lab = lab
+        self.options = options
+
+    @property
+    def model(self) -> TaskModel:
+        """The network being trained."""
+        return self.lab.model
+
+    def training_split(self, task: int) -> Split:
+        """The data of a task's epochs."""
+        return self.lab.stream[task].train
+
+    def phases(self, task: int) -> Sequence[Phase]:
+        """The parts of this task's training, in order."""
+        return (Phase(),)
+
+    def start_task(self, task: int) -> None:
+        """Prepare for a task, before its first step."""
+
+    def enter_phase(self, task: int, phase: Phase) -> None:
+        """Prepare for a phase; not called again when a run resumes within it."""
+
+    def optimizer(self, task: int, phase: Phase) -> Optimizer:
+        """A fresh optimizer for a phase; called again, before its state is loaded, on resume."""
+        return self.lab.make_optimizer(self.parameter_groups(task))
+
+    def parameter_groups(self, task: int) -> list[dict[str, Any]]:
+        """Backbone, normalisation layers and the current head; old heads are not in it at all.
+
+        A zero gradient would not be enough to keep them: weight decay and momentum move weights
+        without one (METHODS §1.2).
+        """
+        rates = self.lab.rates
+        backbone = [p for _, p in self.model.backbone_parameters(norms=False)]
+        norms = [p for _, p in self.model.norm_parameters()]
+        head = [p for _, p in self.model.head_parameters(task)]
+        groups = [
+            {"params": backbone, "lr": rates.backbone_lr(task), "weight_decay": rates.weight_decay},
+            {"params": head, "lr": rates.heads_lr, "weight_decay": 0.0},
+            {"params": norms, "lr": rates.norms_lr, "weight_decay": rates.weight_decay},
+        ]
+        return [group for group in groups if group["params"]]
+
+    def logits(self, images: Tensor, task: int) -> Tensor:
+        """What the network answers about images of a task."""
+        output: Tensor = self.model(images, task)
+        return output
+
+    def loss(self, batch: Batch, phase: Phase) -> Outcome:
+        """Forward pass and loss of one step."""
+        logits = self.logits(batch.images, batch.task)
+        return Outcome(F.cross_entropy(logits, batch.labels), logits, batch.labels)
+
+    def after_backward(self, batch: Batch, phase: Phase) -> None:
+        """Change gradients before the step."""
+
+    def after_step(self, batch: Batch, phase: Phase) -> None:
+        """See what the step did."""
+
+    def leave_phase(self, task: int, phase: Phase) -> None:
+        """Finish a phase; may change weights."""
+
+    def end_task(self, task: int) -> None:
+        """Keep what later tasks need of this one."""
+
+    @contextmanager
+    def evaluating(self, task: int) -> Iterator[None]:
+        """Put the network into the state in which a task is tested."""
+        yield
+
+    def metrics(self) -> dict[str, float]:
+        """Figures that show the method at work, logged after every epoch."""
+        return {}
+
+    def spectra(self) -> Mapping[str, tuple[Tensor, Tensor]]:
+        """Eigenvalues and weights per layer after ``end_task``, for methods that have them."""
+        return {}
+
+    def state_bytes(self) -> int:
+        """Bytes kept between tasks: the paper's memory ratio counts these."""
+        return 0
+
+    def task_state(self) -> dict[str, Any]:
+        """State that changes between tasks only: tensors and plain data."""
+        return {}
+
+    def load_task_state(self, state: Mapping[str, Any]) -> None:
+        """Take ``task_state`` back."""
+
+    def epoch_state(self) -> dict[str, Any]:
+        """State that changes within a task."""
+        return {}
+
+    def load_epoch_state(self, state: Mapping[str, Any]) -> None:
+        """Take ``epoch_state`` back."""
+
+    def close(self) -> None:
+        """Give up hooks and files."""

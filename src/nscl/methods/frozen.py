@@ -1,0 +1,36 @@
+"""Frozen backbone: after the first task only heads are trained. Nothing is forgotten."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from nscl.methods.base import Batch, Method, Outcome, Phase
+
+
+class Frozen(Method):
+    """The stability reference: BWT is 0, plasticity is what a linear head has."""
+
+    def parameter_groups(self, task: int) -> list[dict[str, Any]]:
+        """All parameters on the first task, then the head only."""
+        if task == 0:
+            return super().parameter_groups(task)
+        head = [p for _, p in self.model.head_parameters(task)]
+        return [{"params": head, "lr": self.lab.rates.heads_lr, "weight_decay": 0.0}]
+
+    def loss(self, batch: Batch, phase: Phase) -> Outcome:
+        """Later tasks see the backbone as it was: its running statistics stand still too."""
+        if batch.task == 0:
+            return super().loss(batch, phase)
+        with _resting(self.model.backbone):
+            return super().loss(batch, phase)
+
+
+@contextmanager
+def _resting(module: nn.Module) -> Iterator[None]:
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train()

@@ -1,0 +1,71 @@
+"""Joint training: at every task the network learns all tasks so far together (METHODS §4)."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+
+from nscl.data.tasks import Split
+from nscl.methods.base import Batch, Lab, Method, Options, Outcome, Phase
+
+
+class JointOptions(Options):
+    """``scratch`` starts anew at every task, the usual upper bound; ``continue`` goes on."""
+
+    start: Literal["scratch", "continue"] = "scratch"
+
+
+class Joint(Method):
+    """The upper bound: it keeps all data, so there is nothing to forget.
+
+    A mixed batch sends every sample to its own head; the loss is the mean over samples. To carry
+    the task through the loader, the label of class c of task t is numbered through over all tasks.
+    """
+
+    options_type = JointOptions
+
+    def __init__(self, lab: Lab, options: JointOptions) -> None:
+        super().__init__(lab, options)
+        self.start = options.start
+        sizes = torch.tensor([0, *lab.stream.classes_per_task[:-1]])
+        self._offsets = sizes.cumsum(0)
+        self._initial = {k: v.clone() for k, v in lab.model.state_dict().items()}
+
+    def start_task(self, task: int) -> None:
+        """Forget everything first, if asked to start from scratch."""
+        if self.start == "scratch":
+            self.model.load_state_dict(self._initial)
+
+    def training_split(self, task: int) -> Split:
+        """Everything up to this task."""
+        splits = [self.lab.stream[i].train for i in range(task + 1)]
+        labels = [s.labels + self._offset(i) for i, s in enumerate(splits)]
+        return Split(torch.cat([s.images for s in splits]), torch.cat(labels))
+
+    def _offset(self, task: int) -> int:
+        return int(self._offsets[task]) if self.lab.stream.scenario == "task" else 0
+
+    def parameter_groups(self, task: int) -> list[dict[str, object]]:
+        """All heads up to this task learn."""
+        groups = super().parameter_groups(task)
+        if self.lab.stream.scenario == "task":
+            heads = [p for i in range(task + 1) for _, p in self.model.head_parameters(i)]
+            groups[1] = {**groups[1], "params": heads}
+        return groups
+
+    def loss(self, batch: Batch, phase: Phase) -> Outcome:
+        """Route each sample to its own head."""
+        if self.lab.stream.scenario != "task":
+            return super().loss(batch, phase)
+        features = self.model.backbone(batch.images)
+        tasks = torch.bucketize(batch.labels, self._offsets.to(batch.labels.device), right=True) - 1
+        losses, hits = [], torch.zeros_like(batch.labels)
+        for task in tasks.unique().tolist():
+            mine = tasks == task
+            logits = self.model.head(task)(features[mine])
+            labels = batch.labels[mine] - self._offset(task)
+            losses.append(F.cross_entropy(logits, labels, reduction="sum"))
+            hits[mine] = (logits.argmax(1) == labels).to(hits.dtype)
+        loss = torch.stack(losses).sum() / len(batch.labels)
+        # Hits are told as two-class logits, because heads may differ in width.
+        return Outcome(loss, F.one_hot(hits, 2).float(), torch.ones_like(hits))

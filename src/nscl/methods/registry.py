@@ -1,0 +1,118 @@
+"""Which methods there are, told without importing torch; unknown names suggest the nearest."""
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from nscl.errors import NsclError
+
+if TYPE_CHECKING:
+    from nscl.methods.base import Method
+
+Stores = Literal["nothing", "parameters", "data"]
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method as it is listed: what it keeps of old tasks, what it needs, where it is from."""
+
+    name: str
+    target: str  # module:Class
+    description: str
+    stores: Stores
+    paper: str
+    needs: str = "labels"
+
+
+_PAPERS = {
+    "nscl": "Wang et al., CVPR 2021",
+}
+
+METHODS: dict[str, MethodInfo] = {
+    info.name: info
+    for info in (
+        MethodInfo(
+            "finetune",
+            "nscl.methods.finetune:Finetune",
+            "train on one task after the other, protect nothing (lower bound)",
+            "nothing",
+            "-",
+        ),
+        MethodInfo(
+            "joint",
+            "nscl.methods.joint:Joint",
+            "train on all tasks so far together (upper bound)",
+            "data",
+            "-",
+        ),
+        MethodInfo(
+            "independent",
+            "nscl.methods.independent:Independent",
+            "one network per task: no forgetting, no transfer",
+            "parameters",
+            "-",
+        ),
+        MethodInfo(
+            "frozen",
+            "nscl.methods.frozen:Frozen",
+            "the backbone stands still after the first task; only heads are trained",
+            "nothing",
+            "-",
+        ),
+        MethodInfo(
+            "adam-nscl",
+            "nscl.methods.adam_nscl:AdamNSCL",
+            "updates projected into the null space of old features' covariance; norms by EWC",
+            "parameters",
+            _PAPERS["nscl"],
+        ),
+        MethodInfo(
+            "gem",
+            "nscl.methods.gem:GEM",
+            "no step may raise any old task's loss on kept images; steps cost more with every task",
+            "data",
+            "Lopez-Paz & Ranzato, NIPS 2017",
+        ),
+        MethodInfo(
+            "a-gem",
+            "nscl.methods.a_gem:AGEM",
+            "no step may raise the mean loss on a batch of kept images",
+            "data",
+            "Chaudhry et al., ICLR 2019",
+        ),
+        MethodInfo(
+            "mega",
+            "nscl.methods.mega:MEGA",
+            "current and memory gradient mixed by their losses (variants mega-i, mega-ii)",
+            "data",
+            "Guo et al., NeurIPS 2020",
+        ),
+    )
+}
+
+
+def method_info(name: str) -> MethodInfo:
+    """Look a method up by its name, or describe ``package.module:Class``."""
+    if name in METHODS:
+        return METHODS[name]
+    if ":" in name:
+        return MethodInfo(name, name, "a method of your own", "parameters", "-")
+    near = difflib.get_close_matches(name, METHODS, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise NsclError(f"there is no method {name!r}.{hint} Known: {', '.join(METHODS)}")
+
+
+def load_method(name: str) -> "type[Method]":
+    """Import a method's class."""
+    from nscl.methods.base import Method
+
+    info = method_info(name)
+    module_name, _, attribute = info.target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as problem:
+        raise NsclError(f"method {name!r} cannot be imported: {problem}") from problem
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise NsclError(f"{name!r} is no subclass of nscl.methods.Method")
+    return found

@@ -1,0 +1,181 @@
+"""One validated configuration, three doors: command line, TOML file, Python. No torch in here.
+
+Where a value comes from, weakest first: the defaults below, the preset (``presets.py``), a TOML
+file, the command line or Python. What describes the experiment is hashed into the run's name;
+where it runs (folders, device, threads, display) is written down but does not change the name.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from nscl.errors import NsclError
+
+C = TypeVar("C", bound=BaseModel)
+
+
+class ConfigError(NsclError, ValueError):
+    """A configuration that cannot be run: names the option, the value and what is allowed."""
+
+
+class Part(BaseModel):
+    """A frozen part of the configuration that refuses unknown names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Optim(Part):
+    """How weights are learned."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: float = Field(1e-3, gt=0)  # backbone, first task
+    later_lr: float | None = Field(None, gt=0)  # backbone, tasks after the first; None: lr
+    head_lr: float | None = Field(None, gt=0)  # None: lr
+    norm_lr: float | None = Field(None, gt=0)  # None: the backbone's
+    weight_decay: float = Field(0.0, ge=0)  # in the gradient (adam, sgd) or decoupled (adamw)
+    momentum: float = Field(0.9, ge=0, lt=1)  # sgd
+    epochs: int = Field(5, ge=1)
+    batch_size: int = Field(32, ge=1)
+    milestones: tuple[int, ...] = ()  # epochs at which all rates are multiplied by gamma
+    gamma: float = Field(0.5, gt=0)
+
+    def backbone_lr(self, task: int) -> float:
+        """Rate of weights that all tasks share."""
+        return self.lr if task == 0 or self.later_lr is None else self.later_lr
+
+    @property
+    def heads_lr(self) -> float:
+        """Rate of the current task's head."""
+        return self.lr if self.head_lr is None else self.head_lr
+
+    @property
+    def norms_lr(self) -> float:
+        """Rate of normalisation layers' scale and shift."""
+        return self.lr if self.norm_lr is None else self.norm_lr
+
+    def factor(self, epoch: int) -> float:
+        """What the rates are multiplied by in an epoch."""
+        return self.gamma ** sum(epoch >= milestone for milestone in self.milestones)
+
+
+class Data(Part):
+    """Which stream of tasks."""
+
+    order: Literal["natural", "random"] = "natural"
+    order_seed: int = 0  # of the random order
+    tasks: int | None = Field(None, ge=1)  # how many tasks the classes are divided into
+    first: int | None = Field(None, ge=1)  # train on the first so many tasks only
+    size: int | None = Field(None, ge=4)  # pictures of folder: streams, in pixels
+    scenario: Literal["task", "domain"] | None = None  # None: as the benchmark is meant
+    augment: Literal["default", "none", "crop-flip"] = "default"
+
+
+class Model(Part):
+    """Which network."""
+
+    name: str = "resnet18"
+    width: int | None = Field(None, ge=1)
+    memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+
+
+class RunConfig(Part):
+    """Everything about one run."""
+
+    benchmark: str
+    method: str = "adam-nscl"
+    preset: Literal["paper", "official", "cpu", "quick"] = "quick"
+    seed: int = Field(0, ge=0)
+    options: dict[str, Any] = {}  # of the method: --method.NAME
+    optim: Optim = Optim()
+    data: Data = Data()
+    model: Model = Model()
+    bn_stats: Literal["shared", "frozen", "per_task"] = "shared"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    eval_each_epoch: bool = False  # test the current task after every epoch, for curves
+    # Where and how it runs: not part of the run's name.
+    device: str = "auto"
+    threads: int | None = Field(None, ge=1)
+    data_dir: Path | None = None
+    out: Path = Path("runs")
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, value: str) -> str:
+        if value.split(":")[0] not in ("auto", "cpu", "cuda", "mps"):
+            raise ValueError("device must be auto, cpu, cuda (or cuda:N) or mps")
+        return value
+
+    def identity(self) -> dict[str, Any]:
+        """What describes the experiment, ready for JSON; its hash names the run."""
+        return self.model_dump(mode="json", exclude={"device", "threads", "data_dir", "out"})
+
+    def place(self) -> dict[str, Any]:
+        """Where and how it runs, without folders of one machine."""
+        return {"device": self.device, "threads": self.threads}
+
+    @classmethod
+    def build(cls, benchmark: str, *layers: Mapping[str, Any]) -> Self:
+        """Merge layers of settings, weakest first, and validate the sum."""
+        merged: dict[str, Any] = {"benchmark": benchmark}
+        for layer in layers:
+            merged = merge(merged, layer)
+        return validated(cls, merged)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries, the second one winning; None there means "not said"."""
+    result = dict(base)
+    for key, value in over.items():
+        if isinstance(value, Mapping):
+            below = result.get(key)
+            result[key] = merge(below if isinstance(below, Mapping) else {}, value)
+        elif value is not None:
+            result[key] = value
+    return result
+
+
+def validated(kind: type[C], values: Mapping[str, Any], *, where: str = "") -> C:
+    """Validate, or say in one line which option is wrong and what it may be."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        path = ".".join(str(part) for part in first["loc"])
+        name = f"{where}{path}"
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(f"there is no option {name!r}.{_nearest(kind, path)}") from problem
+        raise ConfigError(
+            f"option {name!r}: {first['msg'].lower()}, not {first['input']!r}"
+        ) from problem
+
+
+def _nearest(kind: type[BaseModel], path: str) -> str:
+    known = option_names(kind)
+    near = difflib.get_close_matches(path, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}"
+
+
+def option_names(kind: type[BaseModel], prefix: str = "") -> list[str]:
+    """All options as they are typed: ``optim.lr``."""
+    names = []
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            names += option_names(inner, f"{prefix}{name}.")
+        else:
+            names.append(f"{prefix}{name}")
+    return names
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Settings from a TOML file, with the names of the command line."""
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError as problem:
+        raise ConfigError(f"there is no file {path}") from problem
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"{path} is no TOML file: {problem}") from problem

@@ -1,0 +1,34 @@
+"""From what a user said to a complete configuration: preset, file, command line, method options."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nscl.methods.registry import load_method
+from nscl.training.config import ConfigError, RunConfig, merge, read_toml, validated
+from nscl.training.presets import PRESETS, default_preset, preset
+
+
+def build_config(benchmark: str, said: Mapping[str, Any], *, file: Path | None = None) -> RunConfig:
+    """Merge preset, TOML file and what was said, and validate the method's own options too.
+
+    >>> build_config("split-digits-5", {"method": "finetune"}).optim.name
+    'adam'
+    """
+    spoken = merge(read_toml(file) if file else {}, said)
+    spoken.pop("benchmark", None)
+    method = str(spoken.get("method", "adam-nscl"))
+    name = str(spoken.get("preset", default_preset(benchmark)))
+    if name not in PRESETS:
+        raise ConfigError(f"there is no preset {name!r}; known: {', '.join(PRESETS)}")
+    usual = preset(name, benchmark, method)
+    if "name" in spoken.get("model", {}):
+        usual["model"].pop("width", None)  # the width of another network means nothing here
+    config = RunConfig.build(benchmark, usual, spoken, {"preset": name})
+    return complete(config)
+
+
+def complete(config: RunConfig) -> RunConfig:
+    """The same configuration with every option of its method written out."""
+    options = validated(load_method(config.method).options_type, config.options, where="method.")
+    return config.model_copy(update={"options": options.model_dump(mode="json")})

@@ -1,0 +1,114 @@
+"""How far a run has come, and the files that say so: log, checkpoint, spectra."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from nscl.metrics import AccuracyMatrix
+from nscl.results import MetricsLog, RunDirectory, spectra
+from nscl.training.checkpoint import Checkpoint, Place
+from nscl.training.setup import Setup
+from nscl.training.tally import Tally
+
+
+@dataclass
+class Progress:
+    """The figures of a run so far."""
+
+    place: Place = field(default_factory=Place)
+    matrix: AccuracyMatrix = field(default_factory=AccuracyMatrix)
+    seconds_per_task: list[float] = field(default_factory=list)
+    spent: float = 0.0  # seconds on the task at hand, by earlier processes
+    steps: int = 0
+    step_seconds: float = 0.0
+    started: float = field(default_factory=time.perf_counter)  # this process, this task
+
+    def task_seconds(self) -> float:
+        """Seconds on the task at hand, by all processes."""
+        return self.spent + time.perf_counter() - self.started
+
+    def to_state(self) -> dict[str, Any]:
+        """Plain data for a checkpoint."""
+        return {
+            "matrix": self.matrix.to_dict(),
+            "seconds_per_task": self.seconds_per_task,
+            "spent": self.task_seconds(),
+            "steps": self.steps,
+            "step_seconds": self.step_seconds,
+        }
+
+    @classmethod
+    def from_state(cls, place: Place, state: dict[str, Any]) -> "Progress":
+        """Read what ``to_state`` wrote."""
+        matrix = AccuracyMatrix.from_dict(state["matrix"])
+        return cls(place, matrix, *(state[k] for k in list(state) if k != "matrix"))
+
+
+class Journal:
+    """Writes a run's files; on all ranks but the first it writes nothing."""
+
+    def __init__(self, directory: RunDirectory, setup: Setup, *, writes: bool) -> None:
+        self.directory, self.setup = directory, setup
+        self.checkpoint = Checkpoint(directory.checkpoint_path, directory.name)
+        self.log = MetricsLog(directory.metrics_path) if writes else None
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Add a line to the log."""
+        if self.log is not None:
+            self.log.append(record)
+
+    def save_task(self, task: int) -> None:
+        """Save what the method keeps for the whole task."""
+        if self.log is not None:
+            self.checkpoint.save_task(task, {"method": self.setup.method.task_state()})
+
+    def save(self, progress: Progress, optimizer: Optimizer, tally: Tally) -> None:
+        """Save everything that an epoch changes."""
+        if self.log is None:
+            return
+        self.log.sync()
+        self.checkpoint.save_epoch(
+            progress.place,
+            {
+                "model": self.setup.model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "method": self.setup.method.epoch_state(),
+                "statistics": self.setup.statistics.state_dict(),
+                "tally": tally.to_dict(),
+                "rng": torch.get_rng_state(),
+                "records": self.log.records,
+                "progress": progress.to_state(),
+            },
+        )
+
+    def resume(self) -> tuple[Progress, dict[str, Any] | None]:
+        """Take up the last checkpoint, or begin."""
+        if not self.checkpoint.exists:
+            if self.log is not None:
+                self.log.truncate_to(0)
+            return Progress(), None
+        place, task, epoch = self.checkpoint.load()
+        self.setup.model.load_state_dict(epoch["model"])
+        self.setup.statistics.load_state_dict(epoch["statistics"])
+        self.setup.method.load_task_state(task["method"])
+        if self.log is not None:
+            self.log.truncate_to(epoch["records"])
+        return Progress.from_state(place, epoch["progress"]), epoch
+
+    def save_spectra(self, task: int) -> None:
+        """Write the eigenvalues of this task's end, if the method has any."""
+        found = self.setup.method.spectra()
+        if found and self.log is not None:
+            layers = {
+                name: {"eigenvalues": values.numpy(), "weights": weights.numpy()}
+                for name, (values, weights) in found.items()
+            }
+            spectra.add_task(self.directory.spectra_path, task, layers)
+
+    def close(self) -> None:
+        """Close the log."""
+        if self.log is not None:
+            self.log.close()

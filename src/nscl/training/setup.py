@@ -1,0 +1,137 @@
+"""The parts a run is made of, from its configuration: stream, network, loaders, method."""
+
+from dataclasses import dataclass
+
+import torch
+
+from nscl.data import open_stream
+from nscl.data.batches import Batches
+from nscl.data.tasks import Split, TaskStream
+from nscl.methods.base import Lab, Method
+from nscl.methods.registry import load_method
+from nscl.models import build_model
+from nscl.models.heads import TaskModel
+from nscl.models.per_task_statistics import NormStatistics
+from nscl.training.config import ConfigError, RunConfig, validated
+from nscl.training.device import Ranks, choose_device
+from nscl.training.optimizers import make_optimizer
+from nscl.training.seeding import generator, seed_all
+
+
+@dataclass
+class Loaders:
+    """Batches of a split, drawn from the run's seed, the task at hand and the purpose."""
+
+    config: RunConfig
+    stream: TaskStream
+    device: torch.device
+    ranks: Ranks
+    task: int = 0
+
+    def __call__(
+        self,
+        split: Split,
+        *,
+        purpose: object,
+        augment: str | None = None,
+        shuffle: bool = True,
+        batch_size: int | None = None,
+    ) -> Batches:
+        """Make a loader; every rank gets its part of each batch."""
+        chosen = self.config.data.augment if augment is None else augment
+        size = batch_size or self.config.optim.batch_size
+        rest = len(split) % size
+        return Batches(
+            split,
+            batch_size=size,
+            # BatchNorm cannot learn from one sample per process; shuffled, those left out are
+            # others every epoch.
+            drop_last=shuffle and len(split) > size and 0 < rest < 2 * self.ranks.count,
+            mean=self.stream.mean,
+            std=self.stream.std,
+            generator=generator(self.config.seed, "batches", self.task, purpose),
+            shuffle=shuffle,
+            augment=self.stream.augment if chosen == "default" else chosen,  # type: ignore[arg-type]
+            device=self.device,
+            shard=(self.ranks.rank, self.ranks.count),
+        )
+
+    def test(self, task: int) -> Batches:
+        """A task's test images in order, in batches of a fixed size."""
+        split = self.stream[task].test
+        return self(split, purpose="test", augment="none", shuffle=False, batch_size=256)
+
+
+@dataclass
+class Setup:
+    """Everything that is built before the first step."""
+
+    stream: TaskStream
+    model: TaskModel
+    statistics: NormStatistics
+    loaders: Loaders
+    method: Method
+
+    @classmethod
+    def build(cls, config: RunConfig, ranks: Ranks) -> "Setup":
+        """Build all parts; data, network and options are checked here, before files are made."""
+        stream = _stream(config)
+        device = choose_device(config.device)
+        seed_all(config.seed, "model")
+        model = _model(config, stream, device)
+        loaders = Loaders(config, stream, device, ranks)
+        statistics = NormStatistics(model, config.bn_stats)
+        return cls(stream, model, statistics, loaders, _method(config, model, loaders))
+
+    def close(self) -> None:
+        """Give up hooks."""
+        self.method.close()
+        self.statistics.close()
+
+
+def _stream(config: RunConfig) -> TaskStream:
+    data = config.data
+    stream = open_stream(
+        config.benchmark,
+        data_dir=config.data_dir,
+        order=data.order,
+        seed=data.order_seed,
+        tasks=data.tasks,
+        size=data.size,
+        scenario=data.scenario,
+    )
+    return stream if data.first is None else stream.restrict(data.first)
+
+
+def _model(config: RunConfig, stream: TaskStream, device: torch.device) -> TaskModel:
+    model = build_model(
+        config.model.name,
+        image_shape=stream.image_shape,
+        classes_per_task=stream.classes_per_task,
+        scenario=stream.scenario,
+        width=config.model.width,
+    )
+    if config.model.memory_format == "channels_last":
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model.to(device)
+
+
+def _method(config: RunConfig, model: TaskModel, loaders: Loaders) -> Method:
+    kind = load_method(config.method)
+    scenario = loaders.stream.scenario
+    if scenario not in kind.scenarios:
+        raise ConfigError(
+            f"method {config.method!r} is for {', '.join(kind.scenarios)} streams; "
+            f"{config.benchmark} is a {scenario} stream"
+        )
+    lab = Lab(
+        model=model,
+        stream=loaders.stream,
+        device=loaders.device,
+        rates=config.optim,
+        epochs=config.optim.epochs,
+        seed=config.seed,
+        make_optimizer=lambda groups: make_optimizer(config.optim, groups),
+        loader=loaders,
+    )
+    return kind(lab, validated(kind.options_type, config.options, where="method."))

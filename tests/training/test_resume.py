@@ -1,0 +1,154 @@
+"""Runs that cannot be lost: killed at any instant and resumed, they end as if nothing happened."""
+
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nscl.methods import METHODS
+from nscl.results import FormatError, RunDirectory, RunLockedError
+from nscl.training.experiment import run
+from tests.runs import nscl, small
+
+COMMAND = ("run", "split-digits-5", "--data.first", "3", "--optim.epochs", "4", "--threads", "1",
+           "--optim.batch-size", "8")  # fmt: skip
+
+
+def only_run(folder: Path) -> Path:
+    (found,) = (folder / "runs").iterdir()
+    return found
+
+
+def matrix(folder: Path) -> Any:
+    return json.loads((only_run(folder) / "result.json").read_text())["accuracy"]
+
+
+def epochs(folder: Path) -> list[dict[str, Any]]:
+    lines = (only_run(folder) / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        record.pop("seconds")
+    return records
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
+    """In-process: stop after each epoch in turn, as a kill between two epochs would."""
+    whole = run(small(method, tmp_path / "whole"))
+
+    class Killed(BaseException):
+        pass
+
+    class KillAfter:
+        def __init__(self, count: int) -> None:
+            self.left = count
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args: None
+
+        def step(self, *args: Any) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise Killed
+
+    quarter = whole.steps // 4
+    for stop in (1, quarter, quarter):  # in steps of the process at hand
+        with pytest.raises(Killed):
+            run(small(method, tmp_path / "broken"), display=KillAfter(stop))
+    resumed = run(small(method, tmp_path / "broken"))
+    assert resumed.accuracy == whole.accuracy
+    assert resumed.steps == whole.steps
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    finish(nscl(*COMMAND, "--quiet", cwd=folder))
+    return folder
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    return output
+
+
+def test_a_run_killed_by_sigkill_ends_like_an_uninterrupted_one(
+    whole: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "killed").mkdir()
+    rng, kills = random.Random(0), 0
+    for _ in range(5):
+        process = nscl(*COMMAND, cwd=tmp_path / "killed")
+        assert process.stdout is not None
+        process.stdout.readline()  # it has started
+        time.sleep(rng.uniform(0.05, 0.6))
+        kills += process.poll() is None
+        process.kill()
+        process.communicate()
+    finish(nscl("resume", str(only_run(tmp_path / "killed")), cwd=tmp_path / "killed"))
+    assert kills >= 2
+    assert matrix(tmp_path / "killed") == matrix(whole)
+    assert epochs(tmp_path / "killed") == epochs(whole)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_finishes_the_step_saves_and_says_how_to_continue(
+    number: signal.Signals, code: int, whole: Path, tmp_path: Path
+) -> None:
+    process = nscl(*COMMAND, cwd=tmp_path)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "epoch 2" in line:
+            break
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    folder = only_run(tmp_path)
+    assert f"nscl resume runs/{folder.name}" in errors
+    assert not (folder / "result.json").exists()
+    assert "resuming" in finish(nscl("resume", f"runs/{folder.name}", cwd=tmp_path))
+    assert matrix(tmp_path) == matrix(whole)
+
+
+def test_a_finished_run_is_skipped_and_another_configuration_gets_another_folder(
+    tmp_path: Path,
+) -> None:
+    first = run(small("finetune", tmp_path))
+    written = (tmp_path / first.directory / "result.json").stat().st_mtime_ns
+    assert run(small("finetune", tmp_path)).to_dict() == first.to_dict()
+    assert (tmp_path / first.directory / "result.json").stat().st_mtime_ns == written
+    other = run(small("finetune", tmp_path, seed=1))
+    assert other.directory != first.directory
+
+
+def test_two_processes_on_one_run_the_second_is_refused(tmp_path: Path) -> None:
+    config = small("finetune", tmp_path)
+    result = run(config)
+    directory = RunDirectory(tmp_path / result.directory)
+    directory.result_path.unlink()
+    with directory.lock(), pytest.raises(RunLockedError):
+        run(config)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign"])
+def test_a_broken_checkpoint_is_a_clear_error(damage: str, tmp_path: Path) -> None:
+    config = small("finetune", tmp_path)
+    directory = RunDirectory(tmp_path / run(config).directory)
+    directory.result_path.unlink()
+    checkpoint = directory.checkpoint_path / "epoch.pt"
+    if damage == "truncated":
+        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+        message = "truncated"
+    else:
+        other = RunDirectory(tmp_path / run(small("finetune", tmp_path, seed=1)).directory)
+        checkpoint.write_bytes((other.checkpoint_path / "epoch.pt").read_bytes())
+        message = "another run"
+    with pytest.raises(FormatError, match=message):
+        run(config)
+    assert not directory.is_finished
