@@ -14,10 +14,10 @@ from benchmarks.figure import Figure, at_least
 from benchmarks.network import BATCH, BATCHES_PER_TASK, batch, network
 from benchmarks.timing import Stopwatch
 from nscl.core.anchors import FisherSums, default_loss
-from nscl.core.covariance import Observation, RunningSums
 from nscl.core.inventory import take_inventory
 from nscl.core.layers import Call, layer_type_of
 from nscl.core.remembering import Pass
+from nscl.core.running import Observation, RunningSums
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ class _Counter(TorchDispatchMode):
 def count_operations(step: Step) -> int:
     """Tensor operations of one step, after a first one that makes plans and buffers."""
     step()
-    counter = _Counter()
+    counter = _Counter()  # type: ignore[no-untyped-call]
     with counter:
         step()
     return counter.count

@@ -6,9 +6,9 @@ from torch import Tensor, nn
 
 from benchmarks import dense
 from nscl.core.anchors import Anchor
-from nscl.core.covariance import RunningSums
 from nscl.core.layers import Call, layer_type_of
 from nscl.core.projection import Projection
+from nscl.core.running import RunningSums
 from nscl.core.symmetric import unpack
 
 

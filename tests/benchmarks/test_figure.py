@@ -1,7 +1,6 @@
 """A figure's ratio points the way its promise does."""
 
 import pytest
-
 from benchmarks.figure import Figure, at_least, at_most
 
 

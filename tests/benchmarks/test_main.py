@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.catalogue import Entry
+from benchmarks.figure import Figure, at_most
 
 from benchmarks import __main__ as command
 from benchmarks import catalogue
-from benchmarks.catalogue import Entry
-from benchmarks.figure import Figure, at_most
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def run(path: Path, *arguments: str) -> int:
 def test_a_table_and_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path / "new" / "found.json") == 0
     shown = capsys.readouterr().out
-    assert "good" in shown and "NO" in shown and "1 of 2 targets met" in shown
+    assert all(said in shown for said in ("good", "NO", "1 of 2 targets met"))
     found = json.loads((tmp_path / "new" / "found.json").read_text())
     assert [figure["name"] for figure in found["figures"]] == ["good", "bad"]
     assert {"torch", "threads", "processor", "load"} <= found["machine"].keys()

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from torch import nn
-
-from benchmarks import network as module
 from benchmarks.allocations import peak_bytes
 from benchmarks.free_directions import FREE_DIRECTIONS
 from benchmarks.network import layers, network, remembered
+from torch import nn
+
+from benchmarks import network as module
 from nscl.core.projection import Projection
 
 

@@ -1,127 +1,26 @@
 """The covariance of a stride-1 convolution's patches without writing the patches out.
 
-Two features of a patch are two channels at two kernel positions ``o`` and ``o'``. Summed over all
-patches, their product is the correlation of the two channels at the lag ``(o' − o)·dilation``,
-over the pixels that the kernel position ``o`` passes. Those pixels are all of them but a strip at
-the border. So the whole ``(C·K) × (C·K)`` matrix is assembled from
-
-- one ``C × C`` correlation per lag over the whole image: 13 instead of 81 for a 3 × 3 kernel, and
-- correlations over thin border strips, by inclusion and exclusion,
-
-exactly, for any padding, dilation and groups.
-
-Images lie in a buffer ``[*size, images, channels]``, a plain transposition of ``[images, channels,
-*size]``, with some lines of zeros behind. Terms that differ only in their lag along the outermost
-dimension multiply the same columns with the same columns some lines further on: a family of such
-terms is one batch of matrix products over overlapping views, and families share their copies of
-columns. Few images are taken at a time, since products are faster while they stay in the cache.
+What is multiplied is said by ``lags``; here is how. Images lie in a buffer ``[*size, images,
+channels]``, a plain transposition of ``[images, channels, *size]``, with zeros behind each line if
+that makes it little longer: then a lag over the whole image is the same buffer some pixels further
+on. Otherwise the columns that have a partner are copied.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import product
 
 import torch
 from torch import Tensor
 
-from nscl.core.patches import Geometry, Ints, Patches
+from nscl.core.lags import Family, Region, plan
+from nscl.core.patches import Ints, Patches
 
 # Planning a pair of kernel positions takes Python as long as this many multiplications; kernels of
 # few positions are planned in no time, those of very many would need a plan larger than the images.
 PLANNING, SMALL, LARGEST = 1 << 20, 27, 128
 
 CHUNK = 1 << 20  # numbers in a buffer (4 MiB); three of them are in use at a time
-WIDE = 256  # channels from which on a single product keeps several cores busy
-
-Interval = tuple[int, int]  # pixels, start and stop
-Region = tuple[Interval, ...]  # one interval per dimension
-Family = tuple[Interval, Region, Region]  # lines; their columns here and there
-Term = tuple[Family, int]  # correlate the lines here with those this lag further on, there
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Which correlations a geometry needs on one input size, and how they add up to blocks."""
-
-    size: Ints
-    blocks: dict[tuple[int, int], list[tuple[int, Term]]]  # (o, o') → signed terms
-    lags: dict[Family, list[int]]  # evenly spaced
-
-    @property
-    def whole(self) -> Family:
-        """The whole image with itself; its lag 0 comes first."""
-        columns = tuple((0, n) for n in self.size[1:])
-        return (0, self.size[0]), columns, columns
-
-    @property
-    def margin(self) -> int:
-        """Lines of zeros that a lag may reach behind the last line."""
-        reach = max(lines[1] + lags[-1] for (lines, _, _), lags in self.lags.items())
-        return max(0, reach - self.size[0])
-
-    @property
-    def cost(self) -> int:
-        """Pixels multiplied per image and pair of channels; the unfolded way has K²·positions."""
-        return sum(
-            len(lags) * math.prod(b - a for a, b in (lines, *here))
-            for (lines, here, _), lags in self.lags.items()
-        )
-
-    def by_columns(self) -> dict[frozenset[Region], list[Family]]:
-        """Families that need the same copies."""
-        shared: dict[frozenset[Region], list[Family]] = {}
-        for family in self.lags:
-            shared.setdefault(frozenset(family[1:]), []).append(family)
-        return shared
-
-
-@lru_cache(maxsize=64)
-def plan(size: Ints, geometry: Geometry) -> Plan:
-    """Work out the terms of every pair of kernel positions."""
-    offsets, blocks = geometry.offsets, {}
-    lags: dict[Family, set[int]] = {}
-    for i, first in enumerate(offsets):
-        for j, second in enumerate(offsets[i:], start=i):
-            lag = tuple(
-                (b - a) * d for a, b, d in zip(first, second, geometry.dilation, strict=True)
-            )
-            blocks[i, j] = _terms(size, first, lag, geometry)
-            for _, (family, step) in blocks[i, j]:
-                lags.setdefault(family, set()).add(step)
-    return Plan(size, blocks, {family: sorted(steps) for family, steps in lags.items()})
-
-
-def _terms(size: Ints, offset: Ints, lag: Ints, geometry: Geometry) -> list[tuple[int, Term]]:
-    """Whole image minus the pixels that this kernel position never passes."""
-    choices = []
-    for n, o, out, dilation, (before, _) in zip(
-        size, offset, geometry.output_size(size), geometry.dilation, geometry.padding, strict=True
-    ):
-        start = o * dilation - before
-        outside = ((0, min(n, start)), (max(0, start + out), n))
-        choices.append([(1, (0, n)), *((-1, strip) for strip in outside if strip[0] < strip[1])])
-    terms = []
-    for choice in product(*choices):
-        region = tuple(interval for _, interval in choice)
-        sign = math.prod(s for s, _ in choice)
-        if (term := _inside(region, lag, size)) is not None:
-            terms.append((sign, term))
-    return terms
-
-
-def _inside(region: Region, lag: Ints, size: Ints) -> Term | None:
-    """Keep the pixels whose partner lies on the image too; elsewhere the partner is zero."""
-    clipped = tuple(
-        (max(a, -step), min(b, n - step)) for (a, b), step, n in zip(region, lag, size, strict=True)
-    )
-    if any(a >= b for a, b in clipped):
-        return None
-    here = clipped[1:]
-    there = tuple((a + step, b + step) for (a, b), step in zip(here, lag[1:], strict=True))
-    # Lines are not clipped: a family has the same ones for all its lags.
-    return (region[0], here, there), lag[0]
+CACHED = 1 << 18  # numbers of one factor of a product: both stay in a core's own cache
+PARTIAL = 1 << 16  # numbers of a product that is worth computing in parts
 
 
 def is_cheaper(patches: Patches) -> bool:
@@ -162,37 +61,51 @@ class LaggedSums:
         return [self._add_images(chunk) for chunk in images.split(step)]
 
     def _add_images(self, images: Tensor) -> Tensor:
-        buffer = _pixels_first(images, self.geometry.groups, self.plan.margin)
+        buffer = _pixels_first(images, self.geometry.groups, self.plan.zeros)
         if not self.correlations:
             self._start(buffer)
         squares = self.correlations[self.plan.whole][0].diagonal(dim1=-2, dim2=-1)
         before = squares.clone()
-        for columns, families in self.plan.by_columns().items():
-            copies = {region: _columns(buffer, region) for region in columns}
-            for family in families:
-                for which, found in self._products(copies, family):
-                    self.correlations[family][which] += found
+        if any(self.plan.zeros):
+            self._add_in_place(buffer, len(images))
+        else:
+            self._add_copied(buffer)
         return squares - before
+
+    def _add_in_place(self, buffer: Tensor, count: int) -> None:
+        """Whole images without copies; of the strips at the border only what they are."""
+        rows, line = buffer.flatten(1, -2), math.prod(buffer.shape[2:-1])
+        for family, lags in self.plan.lags.items():
+            if (skip := self.plan.skip(family)) is not None:
+                self._add_family(family, rows, rows[:, lags[0] * line + skip * count :], line)
+                continue
+            (a, b), here, there = family
+            left, right = buffer[:, a:b], buffer[:, a + lags[0] : b + lags[-1]]
+            line_of_strip = math.prod(high - low for low, high in here) * count
+            self._add_family(family, _rows(left, here), _rows(right, there), line_of_strip)
+
+    def _add_copied(self, buffer: Tensor) -> None:
+        """Families with the same columns share their copies."""
+        for columns, families in self.plan.by_columns.items():
+            copies = {region: _rows(buffer, region) for region in columns}
+            line = next(iter(copies.values())).shape[1] // buffer.shape[1]
+            for family in families:
+                (a, _), here, there = family
+                right = copies[there][:, (a + self.plan.lags[family][0]) * line :]
+                self._add_family(family, copies[here][:, a * line :], right, line)
+
+    def _add_family(self, family: Family, left: Tensor, right: Tensor, line: int) -> None:
+        """Correlate rows: the left ones begin with the family, the right ones a first lag later."""
+        (a, b), lags = family[0], self.plan.lags[family]
+        for total, lag in zip(self.correlations[family], lags, strict=True):
+            rows, on = (min(b, self.plan.size[0] - lag) - a) * line, (lag - lags[0]) * line
+            total += gram(left[:, :rows], right[:, on : on + rows])
 
     def _start(self, buffer: Tensor) -> None:
         groups, channels = buffer.shape[0], buffer.shape[-1]
         for family, lags in self.plan.lags.items():
             shape = (len(lags), groups, channels, channels)
             self.correlations[family] = buffer.new_zeros(shape, dtype=torch.float64)
-
-    def _products(
-        self, copies: dict[Region, Tensor], family: Family
-    ) -> Iterator[tuple[int | slice, Tensor]]:
-        """All correlations of a family, with their place in its sums."""
-        (a, b), here, there = family
-        left, right, lags = copies[here], copies[there], self.plan.lags[family]
-        if left.shape[0] == 1 and left.shape[-1] < WIDE:
-            yield slice(None), _all_lags(left[0, a:b], right[0, a + lags[0] :], lags)[:, None]
-            return
-        for i, lag in enumerate(lags):
-            stop = min(b, self.plan.size[0] - lag)
-            rows = left[:, a:stop].flatten(1, -2), right[:, a + lag : stop + lag].flatten(1, -2)
-            yield i, gram(*rows)
 
     def matrix(self) -> Tensor:
         """Assemble ``[groups, features, features]``: once per task, not per batch."""
@@ -226,36 +139,38 @@ class LaggedSums:
         return torch.stack(sums, 1).reshape(geometry.groups, -1)
 
 
-def _pixels_first(images: Tensor, groups: int, margin: int) -> Tensor:
+def _pixels_first(images: Tensor, groups: int, zeros: Ints) -> Tensor:
     """``[images, channels, *size]`` as ``[groups, *size, images, channels / groups]``.
 
-    ``margin`` lines of zeros come behind the last line.
+    ``zeros`` lie behind each line, and one more line behind the last: it ends as all others do.
     """
-    count, channels, lines, *columns = images.shape
-    flat = images.new_empty((lines + margin) * math.prod(columns), count * channels)
-    pixels = lines * math.prod(columns)
+    count, channels, *size = images.shape
     # Transposing two dimensions is several times faster than permuting all of them.
-    flat[:pixels] = images.reshape(count * channels, -1).t()
-    flat[pixels:] = 0
-    split = flat.view(lines + margin, *columns, count, groups, channels // groups)
-    return split.movedim(-2, 0).contiguous()
+    buffer = images.reshape(count * channels, -1).t().contiguous().view(*size, -1)
+    if any(zeros):
+        wider = [n + more for n, more in zip(size, (1, *zeros), strict=True)]
+        narrow, buffer = buffer, images.new_zeros(*wider, count * channels)
+        buffer[tuple(slice(n) for n in size)] = narrow
+    return buffer.view(*buffer.shape[:-1], count, groups, -1).movedim(-2, 0).contiguous()
 
 
-def _columns(buffer: Tensor, region: Region) -> Tensor:
-    """The same columns of all lines, side by side in memory."""
-    return buffer[(slice(None), slice(None), *(slice(a, b) for a, b in region))].contiguous()
-
-
-def _all_lags(left: Tensor, right: Tensor, lags: list[int]) -> Tensor:
-    """``leftᵀ right`` for ``right`` moved on by evenly spaced lags, without copies."""
-    channels, rows = left.shape[-1], math.prod(left.shape[:-1])
-    step = (lags[1] - lags[0]) * right.stride(0) if len(lags) > 1 else 0
-    moved = right.as_strided((len(lags), rows, channels), (step, channels, 1))
-    return torch.bmm(left.reshape(rows, channels).mT.expand(len(lags), -1, -1), moved)
+def _rows(buffer: Tensor, region: Region) -> Tensor:
+    """The same columns of all lines, ``[groups, rows, channels]``."""
+    columns = (slice(a, b) for a, b in region)
+    return buffer[(slice(None), slice(None), *columns)].flatten(1, -2)
 
 
 def gram(left: Tensor, right: Tensor) -> Tensor:
-    """``leftᵀ right`` for ``[groups, rows, ·]``; one group is a plain matrix product."""
-    if left.shape[0] == 1:
-        return (left[0].mT @ right[0])[None]
-    return torch.bmm(left.mT, right)
+    """``leftᵀ right`` for ``[groups, rows, ·]``.
+
+    One long product of few channels keeps neither the cache nor several cores busy, unlike many
+    short ones, which are added up.
+    """
+    groups, rows, channels = left.shape
+    parts = rows * channels // CACHED
+    if groups > 1 or parts < 2 or channels * right.shape[-1] > PARTIAL:
+        return torch.bmm(left.mT, right) if groups > 1 else (left[0].mT @ right[0])[None]
+    few = rows // parts
+    many = (x[0, : parts * few].unflatten(0, (parts, few)) for x in (left, right))
+    total = torch.bmm(next(many).mT, next(many)).sum(0)
+    return total.addmm_(left[0, parts * few :].mT, right[0, parts * few :])[None]

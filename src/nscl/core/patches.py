@@ -70,8 +70,9 @@ class Patches:
         """A few images at a time: so many rows, and what fits into CHUNK, or a single image."""
         positions = math.prod(self.geometry.output_size(self.size))
         numbers = self.images.shape[1] * self.geometry.positions * positions
-        few = min(CHUNK // max(1, numbers), rows // max(1, positions))
-        for images in self.images.split(max(1, few)):
+        few = max(1, min(CHUNK // max(1, numbers), rows // max(1, positions)))
+        parts = -(-len(self.images) // few)
+        for images in self.images.split(max(1, -(-len(self.images) // max(1, parts)))):
             yield Patches(images, self.geometry)
 
     def unfolded(self) -> Iterator[Tensor]:
@@ -82,7 +83,8 @@ class Patches:
 
 def unfold(images: Tensor, geometry: Geometry) -> Tensor:
     """Write the patches of ``[images, channels, *size]`` out as ``[groups, rows, features]``."""
-    padded = F.pad(images, [p for pair in reversed(geometry.padding) for p in pair])
+    padding = [p for pair in reversed(geometry.padding) for p in pair]
+    padded = F.pad(images, padding) if any(padding) else images
     size = geometry.output_size(tuple(images.shape[2:]))
     views = []
     for offset in geometry.offsets:
