@@ -121,7 +121,7 @@ def test_an_eigensolver_that_does_not_converge_gets_a_second_chance(
 ) -> None:
     real, calls = torch.linalg.eigh, list[Tensor]()
 
-    def fails_once(matrix: Tensor, UPLO: str) -> Any:  # noqa: N803
+    def fails_once(matrix: Tensor, UPLO: str) -> Any:
         calls.append(matrix)
         if len(calls) == 1:
             raise torch.linalg.LinAlgError("did not converge")
