@@ -72,6 +72,8 @@ class Data(Part):
     size: int | None = Field(None, ge=4)  # pictures of folder: streams, in pixels
     scenario: Literal["task", "domain"] | None = None  # None: as the benchmark is meant
     augment: Literal["default", "none", "crop-flip"] = "default"
+    max_bytes: int | None = Field(None, ge=0)  # pictures of more are decoded while training
+    digest: str | None = None  # of a stream that was handed over in Python
 
 
 class Model(Part):

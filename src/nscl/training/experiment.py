@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from nscl.data.digest import digest
+from nscl.data.tasks import TaskStream
 from nscl.methods.base import Phase
 from nscl.methods.registry import method_info
 from nscl.results import Result, RunDirectory, fingerprint, run_name
@@ -31,28 +33,36 @@ from nscl.training.tally import Tally
 State = dict[str, Any]
 
 
-def run(config: RunConfig, *, display: Display | None = None) -> Result:
+def run(
+    config: RunConfig, *, stream: TaskStream | None = None, display: Display | None = None
+) -> Result:
     """Train a stream of tasks; a finished run is read back, a broken one continues.
+
+    ``stream`` is one of your own, in place of the named benchmark; its digest joins the
+    configuration, so that a run never continues on other data.
 
     >>> import nscl
     >>> nscl.run(nscl.RunConfig(benchmark="split-digits-5", method="finetune"))  # doctest: +SKIP
     """
     config = complete(config)
+    if stream is not None:
+        own = {"digest": digest(stream), "scenario": stream.scenario}
+        config = config.model_copy(update={"data": config.data.model_copy(update=own)})
     ranks = Ranks()
     try:
         with _threads(config.threads):
-            return _run(config, ranks, display or Quiet())
+            return _run(config, ranks, display or Quiet(), stream)
     finally:
         ranks.close()
 
 
-def _run(config: RunConfig, ranks: Ranks, display: Display) -> Result:
+def _run(config: RunConfig, ranks: Ranks, display: Display, stream: TaskStream | None) -> Result:
     names: State = {"benchmark": config.benchmark, "method": config.method, "seed": config.seed}
     identity = config.identity()
     there = RunDirectory(config.out / run_name(**names, config=identity))
     if there.is_finished:
         return there.result()
-    setup = Setup.build(config, ranks)
+    setup = Setup.build(config, ranks, stream=stream)
     try:
         # Only now, when data, network and options are known to be good, is a folder made.
         environment = fingerprint() | config.place()

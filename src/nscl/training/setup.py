@@ -73,9 +73,9 @@ class Setup:
     method: Method
 
     @classmethod
-    def build(cls, config: RunConfig, ranks: Ranks) -> "Setup":
+    def build(cls, config: RunConfig, ranks: Ranks, *, stream: TaskStream | None = None) -> "Setup":
         """Build all parts; data, network and options are checked here, before files are made."""
-        stream = _stream(config)
+        stream = _stream(config) if stream is None else _first(stream, config)
         device = choose_device(config.device)
         seed_all(config.seed, "model")
         model = _model(config, stream, device)
@@ -91,6 +91,11 @@ class Setup:
 
 def _stream(config: RunConfig) -> TaskStream:
     data = config.data
+    if data.digest is not None:
+        raise ConfigError(
+            f"the data of this run ({config.benchmark}) were handed over in Python: continue it "
+            "there, with nscl.run(config, stream=...)"
+        )
     stream = open_stream(
         config.benchmark,
         data_dir=config.data_dir,
@@ -99,8 +104,13 @@ def _stream(config: RunConfig) -> TaskStream:
         tasks=data.tasks,
         size=data.size,
         scenario=data.scenario,
+        max_bytes=data.max_bytes,
     )
-    return stream if data.first is None else stream.restrict(data.first)
+    return _first(stream, config)
+
+
+def _first(stream: TaskStream, config: RunConfig) -> TaskStream:
+    return stream if config.data.first is None else stream.restrict(config.data.first)
 
 
 def _model(config: RunConfig, stream: TaskStream, device: torch.device) -> TaskModel:
