@@ -7,7 +7,7 @@ from importlib import import_module
 from benchmarks.figure import Figure
 from benchmarks.timing import Stopwatch
 
-MODULES = ("steps", "covariances", "decompositions", "footprint")
+MODULES = ("steps", "covariances", "decompositions", "footprint", "training")
 
 Measure = Callable[[Stopwatch], Figure]
 
