@@ -112,6 +112,8 @@ class Method:
 
     options_type: ClassVar[type[Options]] = Options
     scenarios: ClassVar[tuple[str, ...]] = ("task", "domain")
+    # What ``nscl tune`` may search: one or two options and the values to try.
+    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
     def __init__(self, lab: Lab, options: Options) -> None:
         self.lab = lab
