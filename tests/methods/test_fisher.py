@@ -1,11 +1,15 @@
 """Importances against a loop over single samples, and the values everybody can compute by hand."""
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -22,6 +26,7 @@ from nscl.methods.fisher import (
 )
 from nscl.models import MLP, ConvNet, MultiHead
 from tests.methods.bowls import Scale, data
+from tests.methods.importance_worker import everything
 
 ESTIMATORS: tuple[Estimator, ...] = ("true", "sketched", "sampled", "argmax", "empirical")
 Batches = list[tuple[Tensor, Tensor]]
@@ -155,6 +160,7 @@ def test_scaled_batches_of_random_estimators_are_unbiased_too(estimator: Estimat
     torch.testing.assert_close(8 * (means**2).mean(0), p * (1 - p), rtol=0.02, atol=0)
 
 
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.sampled_from(["square", "absolute"]))
 def test_how_samples_are_batched_does_not_matter(
     sizes: list[int], magnitude: module.Magnitude
@@ -258,3 +264,22 @@ def test_a_network_that_looks_at_its_data_has_batches_as_a_way_out() -> None:
     with pytest.raises(UnsupportedError, match=r"of this Choosy: .*--method.unit batch"):
         fisher(model, data(1.0, 2.0), task=0, **options)
     assert fisher(model, data(1.0, 2.0), task=0, unit="batch", **options)["w"] > 0
+
+
+def test_two_ranks_find_what_one_process_finds(tmp_path: Path) -> None:
+    """Real gloo processes; the last batch is a single sample, so one rank has none of it."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.methods.importance_worker", str(tmp_path)]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    ranks = [
+        subprocess.Popen([*command, rank], cwd=root, env=environment, stderr=subprocess.PIPE)
+        for rank in ("0", "1")
+    ]
+    for process in ranks:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors.decode()
+    for rank in ("0", "1"):
+        for name, expected in everything(rank=0, ranks=1).items():
+            found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)[name]
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)

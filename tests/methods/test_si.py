@@ -68,9 +68,8 @@ def test_what_made_the_loss_rise_has_no_importance() -> None:
     assert path(method) < 0
     method.end_task(0)
     assert method.penalty.importance[W].item() == 0.0
-    method.lab = point()
-    method.lab.model.load_state_dict(method.model.state_dict())
-    w, start = method.shared_parameters()[W], method.shared_parameters()[W].item()
+    start = w.item()
+    method.lab.make_optimizer = point().make_optimizer
     method.start_task(1)
     descend(method, lambda: 0.5 * (w - 1.0).square().sum(), steps=400, task=1)
     fallen = path(method)
