@@ -45,7 +45,7 @@ def data(
         status = check(name, data_dir)
         broken |= status.state == "corrupt"
         table.add_row(name, status.title, status.state, str(status.path or ""))
-    Console().print(table)
+    Console(highlight=False).print(table)
     return 2 if broken and what == "check" else 0
 
 
@@ -63,4 +63,4 @@ def _fetch(name: str, data_dir: Path | None) -> None:
             progress.update(bars[file], completed=done, total=total)  # type: ignore[arg-type]
 
         status = fetch(name, data_dir, progress=report)
-    Console().print(f"{name}: {status.state} in {status.path}")
+    Console(highlight=False).print(f"{name}: {status.state} in {status.path}")

@@ -30,7 +30,7 @@ def doctor() -> int:
             table.add_row(entry.name, f"{status.state}{hint}")
     for name in OPTIONAL:
         table.add_row(name, _version(name) or "not installed (optional)")
-    Console().print(table)
+    Console(highlight=False).print(table)
     return 0
 
 

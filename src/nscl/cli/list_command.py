@@ -14,8 +14,13 @@ def list(what: Literal["methods", "benchmarks", "models", "presets"], /) -> int:
     what
         Which names.
     """
-    Console().print({"methods": _methods, "benchmarks": _benchmarks, "models": _models,
-                     "presets": _presets}[what]())  # fmt: skip
+    tables = {
+        "methods": _methods,
+        "benchmarks": _benchmarks,
+        "models": _models,
+        "presets": _presets,
+    }
+    Console(highlight=False).print(tables[what]())
     return 0
 
 

@@ -22,7 +22,7 @@ def show(run: Path, /) -> int:
     directory = RunDirectory(run)
     if not directory.config_path.exists():
         raise NsclError(f"{run} is no run: it has no config.json")
-    console = Console()
+    console = Console(highlight=False)
     identity = directory.identity()
     console.print(
         f"[bold]{identity.method}[/] on [bold]{identity.benchmark}[/], seed {identity.seed}, "
@@ -33,7 +33,7 @@ def show(run: Path, /) -> int:
         console.print("no task is finished yet")
         return 0
     matrix = AccuracyMatrix(tuple(tuple(row) for row in rows))
-    console.print(_matrix_table(rows))
+    console.print("\naccuracy on each task", _matrix_table(rows), "", sep="\n")
     state = "finished" if directory.is_finished else f"{len(rows)} tasks so far"
     console.print(
         f"ACC {matrix.acc:.2f} %   BWT {matrix.bwt:+.2f}   forgetting {matrix.forgetting:.2f}   "
@@ -55,7 +55,7 @@ def _rows(directory: RunDirectory) -> tuple[list[list[float]], float]:
 
 
 def _matrix_table(rows: list[list[float]]) -> Table:
-    table = Table(title="accuracy on task …", title_justify="left", box=None)
+    table = Table(box=None, pad_edge=False)
     table.add_column("after task")
     for j in range(len(rows[-1])):
         table.add_column(str(j + 1), justify="right")

@@ -75,13 +75,16 @@ class FisherSums:
         }
         self.batches = 0
 
-    def add(self, loss: Tensor, samples: int) -> None:
+    def add(self, loss: Any, samples: int) -> None:
         """Add one batch's squared mean gradient, weighted by its size."""
-        if loss.ndim != 0 or not loss.requires_grad:
+        if not isinstance(loss, Tensor) or loss.ndim != 0 or not loss.requires_grad:
+            what = f"of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
             raise FeatureError(
-                "the loss given to remember must be a scalar that depends on the model's "
-                f"parameters, not a tensor of shape {tuple(loss.shape)}"
+                "the loss given to remember must be a scalar tensor that depends on the model's "
+                f"parameters, not {what}"
             )
+        if not torch.isfinite(loss):
+            raise FeatureError(f"the loss of batch {self.batches} is not finite")
         gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
         for name, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:

@@ -5,7 +5,6 @@ values, is read off a shallow copy of the module whose output projection is the 
 code with the same masks, so nothing about attention is written a second time here.
 """
 
-import copy
 import inspect
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -47,7 +46,9 @@ def _rows(values: Tensor) -> Rows:
 
 
 def _attended(module: nn.MultiheadAttention, call: Call) -> Tensor:
-    probe: Any = copy.copy(module)
+    # Not copy.copy: a class made by fully_shard wants to construct its modules itself.
+    probe: Any = object.__new__(type(module))
+    probe.__dict__.update(module.__dict__)
     # The copy shares its dictionaries with the original: give it its own before changing them.
     probe._modules = dict(module._modules)
     for hooks in ("_forward_hooks", "_forward_pre_hooks"):

@@ -17,6 +17,9 @@ def call(model: nn.Module, batch: Any) -> Any:
 def to_device(value: Any, device: torch.device) -> Any:
     """Move every tensor in a batch to where the model is."""
     if isinstance(value, Tensor):
+        # What was made under inference_mode cannot be differentiated through, a copy can.
+        return value.to(device, copy=value.is_inference())
+    if callable(getattr(value, "to", None)):  # BatchEncoding, PackedSequence: they know how
         return value.to(device)
     if isinstance(value, Mapping):
         return {key: to_device(item, device) for key, item in value.items()}

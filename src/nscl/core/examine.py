@@ -22,7 +22,6 @@ def measure_shifts(state: State, found: Inventory) -> tuple[Shift, ...]:
     return tuple(
         Shift(name, running.shift(kept, running_statistics(found.norms[name])))
         for name, kept in state.statistics.items()
-        if name in found.norms
     )
 
 

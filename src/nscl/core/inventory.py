@@ -4,7 +4,7 @@ Built afresh from the model whenever it is needed, so layers may be added at any
 hung on modules or parameters. State elsewhere is keyed by the qualified names found here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -41,14 +41,14 @@ class Inventory:
         """Qualified name of a parameter by identity."""
         return {id(parameter): name for name, parameter in self.parameters.items()}
 
-    def norm_parameters(self) -> dict[str, nn.Parameter]:
-        """Affine parameters of all normalisation layers."""
+    def norm_parameters(self, among: Collection[str] | None = None) -> dict[str, nn.Parameter]:
+        """Affine parameters of all normalisation layers, or of those named."""
         names = self.names
         return {
             names[id(p)]: p
-            for module in self.norms.values()
+            for name, module in self.norms.items()
             for p in module.parameters(recurse=False)
-            if names[id(p)] not in self.excluded
+            if names[id(p)] not in self.excluded and (among is None or name in among)
         }
 
 
@@ -83,6 +83,7 @@ def take_inventory(model: nn.Module, *, exclude: Sequence[str] = ()) -> Inventor
             layer_type = layer_type_of(module)
             if layer_type is not None:
                 _add_layer(found, clean(name), module, layer_type)
+    _check_biases(found)
     _share_token_biases(found)
     _find_unsupported(found, model)
     return found
@@ -129,13 +130,14 @@ def _add_layer(found: Inventory, name: str, module: nn.Module, layer_type: Layer
         weight = _get(module, matrix.weight)
         if weight is None or id(weight) not in names:
             found.unsupported[f"{name}.{matrix.weight}"] = f"{type(module).__name__} without it"
+            found.uses.setdefault(module, []).append(Use("", None))
             continue
         if names[id(weight)] in found.excluded:
             found.uses.setdefault(module, []).append(Use("", None))
             continue
         _check_dtype(names[id(weight)], weight)
         _check_forward(module, name)
-        block = _block(name, module, matrix, weight, names)
+        block = _block(found, name, module, matrix, weight)
         found.uses.setdefault(module, []).append(_merge(found, block))
 
 
@@ -163,18 +165,17 @@ def _check_forward(module: nn.Module, name: str) -> None:
         )
 
 
-def _block(
-    name: str, module: nn.Module, matrix: Matrix, weight: Tensor, names: dict[int, str]
-) -> Block:
-    kind = type(module).__name__.removeprefix("FSDP")
-    bias = _get(module, matrix.bias)
+def _block(found: Inventory, name: str, module: nn.Module, matrix: Matrix, weight: Tensor) -> Block:
+    kind, names = type(module).__name__.removeprefix("FSDP"), found.names
+    # A bias that is no parameter (a buffer, say) does not move and needs no feature.
+    bias = names.get(id(_get(module, matrix.bias)))
     groups, stop = matrix.groups, weight.shape[0] if matrix.stop is None else matrix.stop
     if matrix.layout == "tokens":
         features = weight.shape[0]
     elif matrix.layout == "transposed":
-        features = weight.shape[0] // groups * weight[0, 0].numel()
+        features = weight.shape[0] // groups * weight.shape[2:].numel()
     else:
-        features = weight[0].numel()
+        features = weight.shape[1:].numel()
     return Block(
         name=f"{name}.{matrix.label}".strip(".") if matrix.label else name or "model",
         kind=f"{kind}.{matrix.label}" if matrix.label else kind,
@@ -184,7 +185,7 @@ def _block(
         features=features,
         groups=groups,
         layout=matrix.layout,
-        biases=() if bias is None else (Bias(names[id(bias)], matrix.bias_start),),
+        biases=() if bias is None or bias in found.excluded else (Bias(bias, matrix.bias_start),),
     )
 
 
@@ -212,6 +213,20 @@ def _merge(found: Inventory, block: Block) -> Use:
         return Use(name, biases.index(block.biases[0]) if block.biases else None)
     found.blocks[block.name] = block
     return Use(block.name, 0 if block.biases else None)
+
+
+def _check_biases(found: Inventory) -> None:
+    """One bias beside two different weights would have to obey two projections at once."""
+    owners: dict[Bias, Block] = {}
+    for block in found.blocks.values():
+        for bias in block.biases:
+            other = owners.setdefault(bias, block)
+            if other is not block:
+                raise UnsupportedError(
+                    f"'{other.name}' and '{block.name}' share the bias '{bias.parameter}' but not "
+                    "their weights: no projection holds both; untie them or "
+                    f"exclude=['{bias.parameter}']"
+                )
 
 
 def _share_token_biases(found: Inventory) -> None:

@@ -23,6 +23,10 @@ from torch import Tensor
 
 from nscl.core.patches import CHUNK, Geometry, Ints, Patches
 
+# Planning a pair of kernel positions takes Python as long as this many multiplications; kernels of
+# few positions are planned in no time, those of very many would need a plan larger than the images.
+PLANNING, SMALL, LARGEST = 1 << 20, 27, 128
+
 Region = tuple[tuple[int, int], ...]  # pixels, start and stop per dimension
 Term = tuple[Region, Ints]  # correlate this region with itself, moved by this lag
 
@@ -51,7 +55,7 @@ class Plan:
         )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def plan(size: Ints, geometry: Geometry) -> Plan:
     """Work out the terms of every pair of kernel positions."""
     offsets, blocks = geometry.offsets, {}
@@ -102,7 +106,10 @@ def is_cheaper(patches: Patches) -> bool:
     geometry = patches.geometry
     if geometry.positions == 1 or any(s != 1 for s in geometry.stride):
         return False
-    if math.prod(k * 2 - 1 for k in geometry.kernel) > 4096:  # the plan itself would be large
+    if geometry.positions > LARGEST:
+        return False
+    per_pair = patches.rows * patches.images.shape[1] ** 2 // geometry.groups
+    if geometry.positions > SMALL and per_pair < PLANNING:
         return False
     unfolded = geometry.positions**2 * math.prod(geometry.output_size(patches.size))
     return plan(patches.size, geometry).cost < unfolded

@@ -83,7 +83,8 @@ def register_layer(
 
     def register(rows: _M) -> _M:
         def observe(module: nn.Module, call: Call) -> Iterable[Observation]:
-            yield Rows(rows(module, *call.args, **call.kwargs).flatten(0, -2)[None])
+            values = rows(module, *call.args, **call.kwargs)
+            yield Rows(values.reshape(1, -1, values.shape[-1]))
 
         matrix = Matrix(weight=weight, bias=bias)
         add_layer_type(kind, layer_type=LayerType(lambda _: (matrix,), observe))

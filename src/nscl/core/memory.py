@@ -5,12 +5,14 @@ into projections, ``protection`` guards optimizers, ``report`` tells about it, `
 """
 
 import warnings
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
@@ -29,9 +31,10 @@ from nscl.core.inventory import (
 from nscl.core.protection import Protection, check_holds, inner_optimizer
 from nscl.core.remembering import Forward, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
-from nscl.core.rules import Ratio, Rule, rule_from_dict, rule_to_dict
+from nscl.core.rules import Ratio, Rule, rule_to_dict
+from nscl.core.shards import reshard
 from nscl.core.state import State, check_model, combine, extend
-from nscl.errors import NsclWarning, ProtectionError
+from nscl.errors import NsclWarning, ProtectionError, UnsupportedError
 
 ActsOn = Literal["step", "displacement"]
 Scale = Literal["none", "frobenius"]
@@ -81,7 +84,8 @@ class Memory:
         self._shelf = storage.Shelf() if offload == "disk" else None
         self._state = State()
         self._protections: list[Protection] = []
-        self._frozen_norms: list[RemovableHandle] = []
+        self._revision = 0  # of the state: an id would be given to another one some day
+        self._frozen_norms = weakref.WeakKeyDictionary[nn.Module, list[RemovableHandle]]()
         reject_empty(self._inventory())
 
     def __repr__(self) -> str:
@@ -108,7 +112,7 @@ class Memory:
             raise ProtectionError(
                 f"this {type(inner).__name__} is protected already; once is enough for all tasks"
             )
-        check_holds(inner, self._names())
+        check_holds(inner, self._parameters())
         self._hold_statistics()
         protection = Protection(self, inner)
         self._protections.append(protection)
@@ -131,35 +135,40 @@ class Memory:
         exception leaves the memory as it was. ``batch_mean`` averages every layer's input over the
         batch first, as the authors' script does: weaker protection, for reproduction. In a
         ``torch.distributed`` group every rank calls this with its part of the data and gets the
-        memory of the whole.
+        memory of the whole, made with the first rank's running statistics; where parameters are
+        sharded (``fully_shard``), a forward pass needs all ranks, so each must bring equally many
+        batches.
         """
-        found = self._inventory()
-        check_model(self._state.blocks, found)
+        found = self._checked_inventory()
         self._warn_if_unprotected()
-        gathered = gather(
-            Pass(self.model, found, self._anchored(found), batch_mean=batch_mean),
-            batches,
-            forward or call,
-            loss,
-            progress=progress,
-        )
-        new = extend(self._state, found, gathered, held=self._held(found, gathered.norms_seen))
-        self._replace(new)
+        if self._protections:
+            self._hold_statistics()  # of norm layers added since the last time, too
+        with torch.inference_mode(False):  # norm anchors need gradients
+            gathered = gather(
+                Pass(self.model, found, self._anchored(found), batch_mean=batch_mean),
+                batches,
+                forward or call,
+                loss,
+                progress=progress,
+            )
+            held = self._held(found, gathered.norms_seen)
+            self._replace(extend(self._state, found, gathered, held=held))
         return self.report()
 
     def report(self) -> Report:
         """Per layer: protected how, features, free directions, R; and which optimizers are."""
         optimizers = tuple(repr(p)[11:-1] for p in self._protections if p.active)
-        return write_report(self._state, self._inventory(), self.options(), optimizers, self.rule)
+        found = self._checked_inventory()
+        return write_report(self._state, found, self.options(), optimizers, self.rule)
 
     def forgetting(self) -> Forgetting:
         """How far old outputs have moved since the last ``remember``, measured without old data.
 
         ``tr(ΔW C ΔWᵀ)`` is exactly the mean squared change of a layer's output over all remembered
-        rows, because the covariance C of those rows is kept.
+        rows, because the covariance C of those rows is kept. Sharded weights are gathered for
+        this, so every rank must ask.
         """
-        found = self._inventory()
-        check_model(self._state.blocks, found)
+        found = self._checked_inventory()
         return measure_forgetting(self._state, found, measure_shifts(self._state, found))
 
     def spectra(self) -> dict[str, tuple[Tensor, Tensor]]:
@@ -173,7 +182,9 @@ class Memory:
         equals one memory made of all of it. ``same_tasks=False`` counts the other's tasks as
         further ones, which matters to ``Ridge`` and to the strength of norm anchors only.
         """
-        check_model(other._state.blocks, self._inventory())
+        if not isinstance(other, Memory):
+            raise TypeError(f"merge needs another Memory, not {type(other).__name__}")
+        check_model(other._state, self._checked_inventory())
         self._replace(combine(self._state, other._state, same_tasks=same_tasks))
         return self.report()
 
@@ -191,7 +202,10 @@ class Memory:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that cannot be recomputed, as tensors and plain data."""
+        """Everything that cannot be recomputed, as tensors and plain data.
+
+        Sharded weights are gathered for this, so every rank must ask; ``save`` likewise.
+        """
         return {
             "metadata": storage.to_metadata(self._state, self.options()),
             "tensors": storage.to_tensors(self._state),
@@ -199,8 +213,8 @@ class Memory:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a ``state_dict``; this memory's own options stay. All or nothing."""
-        loaded = storage.from_parts(state["metadata"], state["tensors"])
-        check_model(loaded.blocks, self._inventory())
+        loaded = storage.from_parts(state.get("metadata"), state.get("tensors", {}))
+        check_model(loaded, self._inventory())
         self._replace(loaded)
 
     def save(self, path: str | Path) -> None:
@@ -215,9 +229,8 @@ class Memory:
         """
         metadata, tensors = storage.load(path)
         state = storage.from_parts(metadata, tensors)
-        written = dict(metadata["options"])
-        memory = cls(model, rule=rule_from_dict(written.pop("rule")), **written)
-        check_model(state.blocks, memory._inventory())
+        memory = cls(model, **storage.read_options(metadata))
+        check_model(state, memory._inventory())
         memory._replace(state)
         return memory
 
@@ -229,11 +242,18 @@ class Memory:
             complete = replace(complete, covariances=shelved)
             self._shelf.keep_only(complete)
         self._state = complete
+        self._revision += 1
 
     def _inventory(self) -> Inventory:
+        reshard(self.model)
         found = take_inventory(self.model, exclude=self.exclude)
         if self.unsupported == "error":
             reject_unsupported(found)
+        return found
+
+    def _checked_inventory(self) -> Inventory:
+        found = self._inventory()
+        check_model(self._state, found)
         return found
 
     def _anchored(self, found: Inventory) -> dict[str, Tensor]:
@@ -247,16 +267,11 @@ class Memory:
         if self.unsupported == "freeze":
             held |= {name for name in found.unsupported if name in found.parameters}
         if self.norms == "freeze":
-            names, mine = found.names, found.norm_parameters()
-            for norm in norms_seen:
-                parameters = found.norms[norm].parameters(recurse=False)
-                held |= {names[id(p)] for p in parameters if names[id(p)] in mine}
+            held |= found.norm_parameters(norms_seen).keys()
         return frozenset(held)
 
-    def _names(self) -> dict[int, str]:
-        found = self._inventory()
-        check_model(self._state.blocks, found)
-        return found.names
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return self._checked_inventory().parameters
 
     def _owns(self, name: str, parameter: Tensor) -> bool:
         owner, _, attribute = name.rpartition(".")
@@ -266,10 +281,22 @@ class Memory:
             return False
 
     def _hold_statistics(self) -> None:
-        if self.statistics == "freeze" and not self._frozen_norms:
-            for name, module in self._inventory().norms.items():
+        if self.statistics != "freeze":
+            return
+        norms = self._inventory().norms
+        added = {name: m for name, m in norms.items() if m not in self._frozen_norms}
+        try:
+            for name, module in added.items():
                 is_on = partial(self._has_statistics, name)
-                self._frozen_norms += running.freeze(name, module, is_on)
+                self._frozen_norms[module] = running.freeze(name, module, is_on)
+        except UnsupportedError:
+            self._release_statistics(added.values())
+            raise
+
+    def _release_statistics(self, norms: Iterable[nn.Module]) -> None:
+        for module in norms:
+            for handle in self._frozen_norms.pop(module, []):
+                handle.remove()
 
     def _has_statistics(self, norm: str) -> bool:
         return norm in self._state.statistics
@@ -278,9 +305,7 @@ class Memory:
         if protection in self._protections:
             self._protections.remove(protection)
         if not any(p.active for p in self._protections):
-            for handle in self._frozen_norms:
-                handle.remove()
-            self._frozen_norms = []
+            self._release_statistics(list(self._frozen_norms))
 
     def _warn_if_unprotected(self) -> None:
         self._protections = [p for p in self._protections if p.active]
@@ -302,7 +327,7 @@ def _check_options(
     unsupported: str,
     offload: str | None,
 ) -> None:
-    if not isinstance(rule, Rule):
+    if isinstance(rule, type) or not isinstance(rule, Rule):
         raise TypeError(f"rule must be Ratio, Energy, Tolerance or Ridge, not {rule!r}")
     choices = {
         "acts_on": (acts_on, get_args(ActsOn)),

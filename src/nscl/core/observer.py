@@ -5,7 +5,7 @@ Hooks see calls of modules. A model may also hand a module's weight to a functio
 that such a use is an error with a name, never a layer that silently stays unprotected.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,12 +22,18 @@ from nscl.errors import UnsupportedError
 Sink = Callable[[Block, Observation, int | None], None]
 
 # Looking at a weight is not using it.
-_HARMLESS = {"__get__", "size", "dim", "numel", "ndimension", "stride", "is_floating_point",
-             "is_contiguous", "is_complex", "detach", "element_size", "data_ptr", "__repr__",
-             "__hash__", "requires_grad_", "storage_offset", "__len__", "nelement"}  # fmt: skip
+_HARMLESS = {"size", "dim", "numel", "ndimension", "stride", "is_floating_point", "is_contiguous",
+             "is_complex", "element_size", "data_ptr", "__repr__", "__hash__", "requires_grad_",
+             "storage_offset", "__len__", "nelement", "get_device", "new_zeros", "new_ones",
+             "new_empty", "new_full", "new_tensor", "zeros_like", "ones_like",
+             "empty_like"}  # fmt: skip
+# Attributes that hand the values on, where shape or dtype only tell about them.
+_VIEWS = {"T", "mT", "H", "mH", "data", "real", "imag"}
+# ``x.to(weight)`` asks the weight for its dtype only, ``weight.to(...)`` is a use of it.
+_OF_THE_FIRST = {"to", "type_as"}
 
 
-class _Witness(TorchFunctionMode):
+class Witness(TorchFunctionMode):
     """Knows which module is running, and notes weights used outside of their own module."""
 
     def __init__(self, protected: dict[int, str]) -> None:
@@ -36,41 +42,74 @@ class _Witness(TorchFunctionMode):
         self.running: list[frozenset[int]] = []
         self.blind = False
         self.strangers: dict[str, str] = {}
+        self.norms_seen: set[str] = set()
+
+    @contextmanager
+    def looking_away(self) -> Iterator[None]:
+        """What happens meanwhile is no part of the pass: losses, recomputation in backward."""
+        self.blind = True
+        try:
+            yield
+        finally:
+            self.blind = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Check the arguments for protected parameters, then do what was asked."""
-        name = getattr(func, "__name__", str(func))
-        if not self.blind and name not in _HARMLESS:
+        kwargs = kwargs or {}
+        name, harmless = _name(func)
+        if not (self.blind or harmless):
             owned = self.running[-1] if self.running else frozenset()
-            for value in (*args, *(kwargs or {}).values()):
-                key = id(value)
-                if isinstance(value, nn.Parameter) and key in self.protected and key not in owned:
+            used = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
+            for key in _parameters(used):
+                if key in self.protected and key not in owned:
                     self.strangers.setdefault(self.protected[key], name)
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def _name(func: Any) -> tuple[str, bool]:
+    """What a torch function (or attribute) is called, and whether it only looks at a tensor."""
+    name = getattr(func, "__name__", str(func))
+    if name == "__get__":
+        name = getattr(func.__self__, "__name__", name)
+        return name, name not in _VIEWS
+    return name, name in _HARMLESS
+
+
+def _parameters(values: Iterable[Any]) -> Iterator[int]:
+    """Identities of all parameters among arguments, also inside lists (``torch.cat([...])``)."""
+    for value in values:
+        if isinstance(value, nn.Parameter):
+            yield id(value)
+        elif isinstance(value, list | tuple):
+            yield from _parameters(value)
 
 
 @contextmanager
-def observing(found: Inventory, sink: Sink) -> Iterator[set[str]]:
-    """Report every call of every protected layer to ``sink``; yields the norms that have run."""
+def observing(found: Inventory, sink: Sink) -> Iterator[Witness]:
+    """Report every call of every protected layer to ``sink``; yields what is seen besides."""
     names = found.names
     protected = {
         key: name
         for key, name in names.items()
         if any(name in block.parameters for block in found.blocks.values())
     }
-    witness, norms_seen = _Witness(protected), set[str]()
+    witness = Witness(protected)
     with ExitStack() as stack:
         for module in found.uses:
             owned = _owned(module, found, names)
-            stack.callback(module.register_forward_pre_hook(_enter(witness, owned)).remove)
+            # First of all, so that it has run when the layer's own hooks raise.
+            enter = module.register_forward_pre_hook(_enter(witness, owned), prepend=True)
+            stack.callback(enter.remove)
             leave = _leave(witness, module, found, sink)
-            stack.callback(
-                module.register_forward_hook(leave, with_kwargs=True, always_call=True).remove
+            # First of all hooks: fully_shard's own would already have taken the weights apart.
+            handle = module.register_forward_hook(
+                leave, prepend=True, with_kwargs=True, always_call=True
             )
+            stack.callback(handle.remove)
         for name, norm in found.norms.items():
-            stack.callback(norm.register_forward_hook(_note(norms_seen, name)).remove)
+            stack.callback(norm.register_forward_hook(_note(witness.norms_seen, name)).remove)
         with witness:
-            yield norms_seen
+            yield witness
     if witness.strangers:
         name, function = next(iter(witness.strangers.items()))
         raise UnsupportedError(
@@ -91,7 +130,7 @@ def _owned(module: nn.Module, found: Inventory, names: dict[int, str]) -> frozen
     return frozenset(keys | {key for key, name in names.items() if name in mine})
 
 
-def _enter(witness: _Witness, owned: frozenset[int]) -> Callable[..., None]:
+def _enter(witness: Witness, owned: frozenset[int]) -> Callable[..., None]:
     def hook(module: nn.Module, args: Any) -> None:
         witness.running.append(owned)
 
@@ -99,24 +138,21 @@ def _enter(witness: _Witness, owned: frozenset[int]) -> Callable[..., None]:
 
 
 def _leave(
-    witness: _Witness, module: nn.Module, found: Inventory, sink: Sink
+    witness: Witness, module: nn.Module, found: Inventory, sink: Sink
 ) -> Callable[..., None]:
     layer_type = layer_type_of(module)
     uses = found.uses[module]
 
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         witness.running.pop()
-        if output is None or layer_type is None:  # the layer itself raised
+        raised = output is None
+        if raised or witness.blind or layer_type is None:
             return
-        witness.blind = True
-        try:
-            with torch.no_grad():
-                call = Call(args, kwargs, output)
-                for use, seen in zip(uses, layer_type.observe(module, call), strict=True):
-                    if use.block:
-                        sink(found.blocks[use.block], seen, use.constant)
-        finally:
-            witness.blind = False
+        with witness.looking_away(), torch.no_grad():
+            call = Call(args, kwargs, output)
+            for use, seen in zip(uses, layer_type.observe(module, call), strict=True):
+                if use.block:
+                    sink(found.blocks[use.block], seen, use.constant)
 
     return hook
 

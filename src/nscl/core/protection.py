@@ -5,6 +5,7 @@ would leave the subspace again. The optimizer stays the user's own object, so sc
 and frameworks around it see nothing unusual.
 """
 
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -14,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
-from nscl.core.shards import local, local_rows
-from nscl.core.updates import Plan, make_plan
+from nscl.core.pull import Pull
+from nscl.core.updates import Plan, make_plan, origins
 from nscl.errors import ProtectionError
 
 if TYPE_CHECKING:
@@ -33,13 +34,16 @@ class Protection:
     def __init__(self, memory: "Memory", optimizer: Optimizer) -> None:
         self._memory = memory
         self._optimizer = weakref.ref(optimizer)
-        self._plan = Plan()
+        self._plan, self._pull = Plan(), Pull({}, {})
         self._plan_key: tuple[Any, ...] | None = None
-        self._before: dict[str, Tensor] = {}
-        self._gradients: list[tuple[Tensor, Tensor]] = []
+        self._planned: list[Tensor] = []  # kept alive: an id in the key must stay taken
+        self._before: Mapping[str, Tensor] | None = None  # only while a step is under way
+        self._origins: Mapping[str, Tensor] = {}
+        # Hooks ask what objects are, not what they hold; a traced answer would go stale.
+        before, after = map(torch.compiler.disable, (self._before_step, self._after_step))
         self._handles = [
-            optimizer.register_step_pre_hook(self._before_step),
-            optimizer.register_step_post_hook(self._after_step),
+            optimizer.register_step_pre_hook(before),
+            optimizer.register_step_post_hook(after),
         ]
 
     def __enter__(self) -> Self:
@@ -72,7 +76,9 @@ class Protection:
         """Take the hooks off; doing it twice is harmless."""
         for handle in self._handles:
             handle.remove()
-        self._before, self._plan, self._plan_key = {}, Plan(), None
+        self._pull.cancel()
+        self._plan, self._pull, self._plan_key = Plan(), Pull({}, {}), None
+        self._planned, self._before, self._origins = [], None, {}
         self._memory._forget_protection(self)
 
     def guards(self, optimizer: Optimizer) -> bool:
@@ -82,13 +88,16 @@ class Protection:
     def _before_step(
         self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Hooked | None:
-        self._restore_gradients()
-        plan = self._current_plan(optimizer)
-        if self._memory.acts_on == "step":
-            self._before = plan.snapshot()
+        if _is_nested(optimizer):
+            return None
+        self._before = None
+        self._pull.cancel()
+        self._make_plan(optimizer)
+        acts_on_step = self._memory.acts_on == "step"
+        self._before = self._plan.snapshot() if acts_on_step else self._origins
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
-            self._pull_norms(optimizer)
+            self._pull.lend(optimizer)
             return None
         wrapped = self._then_pull(optimizer, closure)
         if len(args) > 1:
@@ -99,65 +108,88 @@ class Protection:
     def _after_step(
         self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        self._restore_gradients()
-        state = self._memory._state
-        self._plan.project(self._before if self._memory.acts_on == "step" else state.reference)
-        self._before = {}
-
-    def _current_plan(self, optimizer: Optimizer) -> Plan:
-        """Plan anew when the memory, the optimizer's parameters or the model's have changed."""
-        moving = [p for group in optimizer.param_groups for p in group["params"]]
-        key = (
-            id(self._memory._state),
-            tuple((id(p), p.requires_grad) for p in moving),
-            all(self._memory._owns(name, p) for name, p in self._plan.parameters.items()),
-        )
-        if key != self._plan_key or not key[-1]:
-            names = self._memory._names()
-            named = {names[id(p)]: p for p in moving if id(p) in names and p.requires_grad}
-            self._plan = make_plan(
-                self._memory._state,
-                self._memory.rule,
-                named,
-                frobenius=self._memory.scale == "frobenius",
+        if _is_nested(optimizer):
+            return
+        before, self._before = self._before, None
+        if before is None:
+            raise ProtectionError(
+                f"{type(optimizer).__name__}.step() ended without having begun, so what it did "
+                "cannot be projected: do not compile the step of an optimizer that calls "
+                "another's"
             )
-            self._plan_key = (*key[:-1], True)
-            self._moving = named
-        return self._plan
+        self._pull.take_back(optimizer)
+        if self._memory.acts_on == "step":
+            self._plan.project(before)
+        elif not _was_skipped(optimizer):
+            self._plan.project(before, touched=_touched(optimizer, self._plan))
+
+    def _make_plan(self, optimizer: Optimizer) -> None:
+        """Plan anew when the memory, the optimizer's parameters or the model's have changed."""
+        held = [p for group in optimizer.param_groups for p in group["params"]]
+        key = (
+            self._memory._revision,
+            tuple((id(p), _can_move(p), p.dtype, p.device) for p in held),
+        )
+        owned = all(self._memory._owns(name, p) for name, p in self._plan.parameters.items())
+        if key == self._plan_key and owned:
+            return
+        everything = self._memory._parameters()
+        names = {id(p): name for name, p in everything.items()}
+        moving = {names[id(p)]: p for p in held if id(p) in names and _can_move(p)}
+        state, frobenius = self._memory._state, self._memory.scale == "frobenius"
+        self._plan = make_plan(state, self._memory.rule, moving, frobenius=frobenius)
+        self._pull = Pull(moving, state.anchors)
+        if self._memory.acts_on == "displacement":
+            self._origins = origins(self._plan, state, moving, everything)
+        self._plan_key, self._planned = key, held
 
     def _then_pull(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
         """A closure computes its gradients inside ``step``: add the penalty's right after."""
 
         def wrapped() -> Any:
+            self._pull.cancel()
             loss = closure()
-            self._pull_norms(optimizer)
+            self._pull.lend(optimizer)
             return loss
 
         return wrapped
 
-    @torch.no_grad()
-    def _pull_norms(self, optimizer: Optimizer) -> None:
-        """Add the gradient of the norm layers' penalty; the user's own is put back afterwards."""
-        anchors = self._memory._state.anchors
-        for name, parameter in self._moving.items():
-            if name in anchors and parameter.grad is not None:
-                start, stop = local_rows(name, parameter)
-                pull = anchors[name].rows(start, stop).gradient(local(parameter.detach()))
-                own = parameter.grad
-                parameter.grad = own.clone()
-                local(parameter.grad).add_(pull * _gradient_scale(optimizer, pull))
-                self._gradients.append((parameter, own))
 
-    def _restore_gradients(self) -> None:
-        for parameter, own in self._gradients:
-            parameter.grad = own
-        self._gradients = []
+def _can_move(parameter: Tensor) -> bool:
+    """Optimizers move whatever has a gradient, also one left over from before it was frozen."""
+    return parameter.requires_grad or parameter.grad is not None
 
 
-def _gradient_scale(optimizer: Optimizer, like: Tensor) -> Tensor | float:
-    """Fused optimizers unscale inside ``step``: GradScaler's factor is still in the gradients."""
-    scale: Tensor | None = getattr(optimizer, "grad_scale", None)
-    return 1.0 if scale is None else scale.to(like.device, like.dtype)
+def _touched(optimizer: Optimizer, plan: Plan) -> set[str] | None:
+    """What an optimizer moves: parameters with a gradient; None (all) if it goes by other signs."""
+    held = (p for group in optimizer.param_groups for p in group["params"])
+    if all(p.grad is None for p in held):
+        return None
+    return {name for name, p in plan.parameters.items() if p.grad is not None}
+
+
+def _was_skipped(optimizer: Optimizer) -> bool:
+    """Whether GradScaler told a fused optimizer of infinite gradients: it has moved nothing."""
+    found: Tensor | None = getattr(optimizer, "found_inf", None)
+    return found is not None and bool(found > 0)
+
+
+def _is_nested(optimizer: Optimizer) -> bool:
+    """Whether this is the step of a parent class: torch runs the hooks once for each class.
+
+    A subclass that calls ``super().step()`` has two hooked steps, and what it does around the
+    inner one counts too. Whether the outer one is still going on only the call stack knows: after
+    an exception nothing else would.
+    """
+    steps = [vars(kind).get("step") for kind in type(optimizer).__mro__]
+    if sum(getattr(step, "hooked", False) for step in steps) < 2:
+        return False
+    hooked = type(optimizer).step.__code__
+    frame, running = sys._getframe(1), 0
+    while frame is not None:
+        running += frame.f_code is hooked and frame.f_locals.get("self") is optimizer
+        frame = frame.f_back  # type: ignore[assignment]
+    return running > 1
 
 
 def inner_optimizer(optimizer: object) -> Optimizer:
@@ -177,10 +209,11 @@ def inner_optimizer(optimizer: object) -> Optimizer:
     return optimizer
 
 
-def check_holds(optimizer: Optimizer, names: Mapping[int, str]) -> None:
+def check_holds(optimizer: Optimizer, parameters: Mapping[str, Tensor]) -> None:
     """An optimizer that holds none of the model's parameters would be protected in name only."""
     held = [p for group in optimizer.param_groups for p in group["params"]]
-    if not any(id(p) in names for p in held):
+    known = {id(p) for p in parameters.values()}
+    if not any(id(p) in known for p in held):
         raise ProtectionError(
             f"{type(optimizer).__name__} holds {len(held)} parameters and none of them belongs "
             "to this memory's model: was the optimizer made before the model was moved, copied "

@@ -1,7 +1,7 @@
 """One pass over old data: running sums of every layer, Fisher sums of every norm (Algorithm 2)."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,16 @@ from nscl.core.covariance import (
     averaged,
 )
 from nscl.core.inventory import Inventory
-from nscl.core.observer import evaluating, observing
-from nscl.core.shards import any_rank, sum_over_ranks
+from nscl.core.layers import running_statistics
+from nscl.core.observer import Witness, evaluating, observing
+from nscl.core.ranks import (
+    any_rank,
+    as_on_first_rank,
+    check_same_model,
+    in_lockstep,
+    sum_over_ranks,
+)
+from nscl.core.shards import is_sharded
 from nscl.core.symmetric import packed_shape
 from nscl.errors import FeatureError, NsclError, UnsupportedError
 
@@ -54,6 +62,9 @@ class Pass:
         self.fisher = _fisher_sums(norms) if norms else None
         self.norms_seen: set[str] = set()
         self.batches = 0
+        self.is_collective = any(is_sharded(p) for p in found.parameters.values())
+        self.in_forward = False
+        self._problem: Exception | None = None
 
     def run(
         self, batches: Iterable[Any], forward: Forward, loss: Loss | None, *, progress: bool
@@ -61,33 +72,47 @@ class Pass:
         """Take all batches; raises without side effects on the model."""
         listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
         total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
-        with evaluating(self.model), observing(self.found, self._add) as seen:
-            self.norms_seen = seen
-            for batch in listed:
-                self._one(batch, forward, loss)
+        taken = self._taken(listed)
+        with evaluating(self.model), observing(self.found, self._add) as witness:
+            self.norms_seen = witness.norms_seen
+            for batch in in_lockstep(taken) if self.is_collective else taken:
+                self._one(batch, forward, loss, witness)
                 self.batches += 1
                 if progress:
                     message = f"\rremembering batch {self.batches}{total}"
                     print(message, end="", file=sys.stderr, flush=True)
         if progress:
             print(file=sys.stderr)
-        if self.batches == 0:
-            raise FeatureError("remember got no batches: an empty loader, or a used-up generator?")
-        if not self.sums:
-            raise FeatureError("no protected layer was called by any batch: nothing to remember")
 
-    def _one(self, batch: Any, forward: Forward, loss: Loss | None) -> None:
-        batch = to_device(batch, next(self.model.parameters()).device)
-        samples = samples_in(batch)
-        if samples == 0:
-            raise FeatureError(f"batch {self.batches} is empty: {describe(batch)}")
+    def _taken(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Batches ready for the model; a problem with the last one is raised when asked for more.
+
+        Not in its own forward pass: where that is a collective, other ranks are still in theirs.
+        """
+        for batch in batches:
+            moved = to_device(batch, next(self.model.parameters()).device)
+            if samples_in(moved) == 0:
+                raise FeatureError(f"batch {self.batches} is empty: {describe(moved)}")
+            yield moved
+            if self._problem is not None:
+                raise self._problem
+
+    def _one(self, batch: Any, forward: Forward, loss: Loss | None, witness: Witness) -> None:
         with torch.set_grad_enabled(self.fisher is not None):
+            self.in_forward = True
             output = self._forward(batch, forward)
-            if self.fisher is not None:
-                value = default_loss(output) if loss is None else loss(output, batch)
-                if not torch.isfinite(value).all():
-                    raise FeatureError(f"the loss of batch {self.batches} is not finite")
-                self.fisher.add(value, samples)
+            self.in_forward = False
+            if self._problem is None:
+                try:
+                    with witness.looking_away():
+                        self._add_fisher(output, batch, loss)
+                except Exception as problem:
+                    self._problem = problem
+
+    def _add_fisher(self, output: Any, batch: Any, loss: Loss | None) -> None:
+        if self.fisher is not None:
+            value = default_loss(output) if loss is None else loss(output, batch)
+            self.fisher.add(value, samples_in(batch))
 
     def _forward(self, batch: Any, forward: Forward) -> Any:
         try:
@@ -95,6 +120,8 @@ class Pass:
         except NsclError:
             raise
         except Exception as problem:
+            if self._problem is not None:
+                raise self._problem from problem
             raise FeatureError(
                 f"the model could not take batch {self.batches} ({describe(batch)}): "
                 f"{type(problem).__name__}: {problem}. If a batch needs unpacking, give "
@@ -111,10 +138,11 @@ class Pass:
             seen = averaged(seen)
         if block.name not in self.sums:
             self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
-        if not self.sums[block.name].add(seen, constant):
-            raise FeatureError(
-                f"layer '{block.name}' received non-finite features (inf or nan) in batch "
-                f"{self.batches}: the memory is unchanged; mend the data or the weights"
+        if not self.sums[block.name].add(seen, constant) and self._problem is None:
+            self._problem = FeatureError(
+                f"layer '{block.name}' received non-finite features (inf, nan or too large to "
+                f"square) in batch {self.batches}: the memory is unchanged; mend the data or the "
+                "weights"
             )
 
 
@@ -141,36 +169,47 @@ def gather(
     current: Pass, batches: Iterable[Any], forward: Forward, loss: Loss | None, *, progress: bool
 ) -> Gathered:
     """Run a pass on every rank and sum over ranks; all fail if one does."""
-    error: BaseException | None = None
-    try:
-        current.run(batches, forward, loss, progress=progress)
-    except BaseException as problem:
-        error = problem
-    failed = any_rank(error is not None)
-    if error is not None:
-        raise error
-    if failed:
-        raise FeatureError("remember failed on another rank, see its message; nothing was changed")
-    return _over_ranks(current)
+    check_same_model(current.found.parameters)
+    norms = current.found.norms.values()
+    with as_on_first_rank([t for norm in norms for t in running_statistics(norm).values()]):
+        error: BaseException | None = None
+        try:
+            current.run(batches, forward, loss, progress=progress)
+        except BaseException as problem:
+            if current.is_collective and current.in_forward:
+                raise  # the other ranks wait inside of their forward pass and cannot be asked
+            error = problem
+        failed = any_rank(error is not None)
+        if error is not None:
+            raise error
+        if failed:
+            raise FeatureError(
+                "remember failed on another rank, see its message; nothing was changed"
+            )
+        return _over_ranks(current)
 
 
 def _over_ranks(current: Pass) -> Gathered:
     """Sum block by block in the model's order, so that every rank asks alike."""
+    if not any_rank(current.batches > 0):
+        raise FeatureError("remember got no batches: an empty loader, or a used-up generator?")
+    if not any_rank(bool(current.sums)):
+        raise FeatureError("no protected layer was called by any batch: nothing to remember")
     covariances = {}
     for name, block in current.found.blocks.items():
         sums = current.sums.pop(name, None)
-        numbers = [float(sums.rows), sums.noise] if sums else [0.0, 0.0]
+        numbers = [float(sums.rows), sums.rows * sums.noise] if sums else [0.0, 0.0]
         rows, noise = sum_over_ranks(torch.tensor(numbers, dtype=torch.float64)).tolist()
         if rows:
             packed = sums.total() if sums else _nothing(block)
-            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise)
+            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise / rows)
     norms = sorted(current.found.norms)
-    seen = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
-    return Gathered(
-        covariances,
-        _anchors_over_ranks(current.fisher) if current.fisher else {},
-        {name for name, count in zip(norms, seen.tolist(), strict=True) if count},
-    )
+    counts = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
+    seen = {name for name, count in zip(norms, counts.tolist(), strict=True) if count}
+    # A norm that never ran stays free like any other layer, until its own task is remembered.
+    mine = current.found.norm_parameters(seen)
+    anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
+    return Gathered(covariances, {n: a for n, a in anchors.items() if n in mine}, seen)
 
 
 def _nothing(block: Block) -> Tensor:

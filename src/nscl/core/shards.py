@@ -1,31 +1,9 @@
-"""Several processes: sums over ranks, and parameters of which this rank holds some rows (FSDP2)."""
+"""Parameters of which this rank holds some rows only, as FSDP2's ``fully_shard`` leaves them."""
 
-import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from nscl.errors import UnsupportedError
-
-
-def is_distributed() -> bool:
-    """Whether this process belongs to a group of several."""
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
-
-
-def sum_over_ranks(tensor: Tensor) -> Tensor:
-    """The sum of every rank's tensor, on the CPU; the tensor itself in a single process."""
-    if not is_distributed():
-        return tensor
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    moved = tensor.to(device)
-    total = moved.clone() if moved is tensor else moved
-    dist.all_reduce(total)
-    return total.cpu()
-
-
-def any_rank(flag: bool) -> bool:
-    """Whether the flag is set on any rank; every rank must ask."""
-    return bool(sum_over_ranks(torch.tensor([float(flag)])).item())
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -38,6 +16,28 @@ def whole(tensor: Tensor) -> Tensor:
     """The full tensor; gathers the rows of an FSDP2 parameter, so every rank must ask."""
     full = getattr(tensor, "full_tensor", None)
     return full() if full is not None else tensor
+
+
+def part_of(remembered: Tensor, name: str, parameter: Tensor) -> Tensor:
+    """What of a remembered tensor belongs to the rows of a parameter that live here."""
+    here = local(parameter)
+    if hasattr(remembered, "placements") and hasattr(parameter, "placements"):
+        part = local(remembered)
+    else:
+        start, stop = local_rows(name, parameter)
+        part = whole(remembered)[start:stop]
+    return part.to(here.device, here.dtype)
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether some rank holds less than the whole of dimension 0."""
+    placements = getattr(tensor, "placements", ())
+    sizes = [
+        tensor.device_mesh.size(i)  # type: ignore[attr-defined]
+        for i, placement in enumerate(placements)
+        if not placement.is_replicate()
+    ]
+    return any(size > 1 for size in sizes)
 
 
 def local_rows(name: str, tensor: Tensor) -> tuple[int, int]:
@@ -59,3 +59,16 @@ def local_rows(name: str, tensor: Tensor) -> tuple[int, int]:
     chunk = -(-rows // mesh.size(dim))
     start = min(rows, mesh.get_local_rank(dim) * chunk)
     return start, min(rows, start + chunk)
+
+
+def reshard(model: nn.Module) -> None:
+    """Bring FSDP2 modules back to the parameters that optimizers hold.
+
+    A forward pass without a backward pass leaves gathered copies in their place.
+    """
+    if dist.is_available() and dist.is_initialized():
+        from torch.distributed.fsdp import FSDPModule  # slow to import
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()

@@ -10,9 +10,11 @@ from nscl.core.anchors import Anchor
 from nscl.core.blocks import Block
 from nscl.core.covariance import Covariance
 from nscl.core.inventory import Inventory
+from nscl.core.layers import running_statistics
 from nscl.core.projection import Mask, Projection, thin_projection
 from nscl.core.remembering import Gathered
 from nscl.core.rules import Rule
+from nscl.core.shards import local, whole
 from nscl.core.spectrum import Spectrum, decompose
 from nscl.core.statistics import snapshot
 from nscl.errors import ModelMismatchError
@@ -57,7 +59,7 @@ class State:
         return {
             "covariances": sum(c.nbytes for c in self.covariances.values()),
             "projections": sum(p.nbytes for p in self.projections.values()),
-            "reference": sum(t.nbytes for t in self.reference.values()),
+            "reference": sum(local(t).nbytes for t in self.reference.values()),
             "anchors": sum(a.fisher.nbytes + a.pull.nbytes for a in self.anchors.values()),
         }
 
@@ -68,8 +70,9 @@ def analyse(
     """Decompose a block's covariance and build its projection in the parameter's precision."""
     if block.layout == "tokens":
         return _analyse_tokens(covariance, dtype)
-    noise = covariance.noise / covariance.rows**2
-    spectrum, vectors = decompose(covariance.dense(), rule, noise=noise, tasks=covariance.tasks)
+    dense = covariance.dense()
+    noise = covariance.rounding(dense, block.features)
+    spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
     projection = thin_projection(vectors, spectrum.weights, frobenius=frobenius)
     precise = torch.float64 if dtype == torch.float64 else torch.float32
     return spectrum, projection.to(device=torch.device("cpu"), dtype=precise)
@@ -109,8 +112,10 @@ def extend(state: State, found: Inventory, gathered: Gathered, *, held: frozense
 
 def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     """The state of two memories of the same weights."""
-    for name in mine.reference.keys() & other.reference.keys():
-        if not torch.equal(mine.reference[name].cpu(), other.reference[name].cpu()):
+    # Sorted: gathering shards must go in one order on all ranks.
+    for name in sorted(mine.reference.keys() & other.reference.keys()):
+        ours, theirs = (whole(s.reference[name]).cpu() for s in (mine, other))
+        if not torch.equal(ours, theirs):
             raise ModelMismatchError(
                 f"the two memories were made of different weights: '{name}' differs; merge "
                 "memories of one and the same model"
@@ -118,7 +123,11 @@ def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     covariances = dict(mine.covariances)
     for name, new in other.covariances.items():
         old = covariances.get(name)
-        covariances[name] = new if old is None else old.plus(new, same_tasks=same_tasks)
+        if old is None:
+            # The other's sums may lie in a file that disappears with it: take the tensor itself.
+            covariances[name] = replace(new, stored=new.sums)
+        else:
+            covariances[name] = old.plus(new, same_tasks=same_tasks)
     anchors = dict(mine.anchors)
     for name, anchor in other.anchors.items():
         old_anchor = anchors.get(name)
@@ -136,9 +145,9 @@ def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     )
 
 
-def check_model(remembered: Mapping[str, Block], found: Inventory) -> None:
-    """A memory fits a model if every remembered layer is still there, with the same shape."""
-    for name, block in remembered.items():
+def check_model(state: State, found: Inventory) -> None:
+    """A memory fits a model if all it has remembered is still there, with the same shape."""
+    for name, block in state.blocks.items():
         now = found.blocks.get(name)
         if now is None:
             raise ModelMismatchError(
@@ -150,6 +159,20 @@ def check_model(remembered: Mapping[str, Block], found: Inventory) -> None:
                 f"layer '{name}' was remembered as {block.kind} {_long(block)}, but the model "
                 f"has {now.kind} {_long(now)}"
             )
+    for name, remembered in state.reference.items():
+        _check_shape(name, remembered, found.parameters.get(name))
+    for norm, kept in state.statistics.items():
+        now_kept = running_statistics(found.norms[norm]) if norm in found.norms else {}
+        for key, remembered in kept.items():
+            _check_shape(f"{norm}.{key}", remembered, now_kept.get(key))
+
+
+def _check_shape(name: str, remembered: Tensor, now: Tensor | None) -> None:
+    if now is None or now.shape != remembered.shape:
+        has = "no such tensor" if now is None else f"shape {tuple(now.shape)}"
+        raise ModelMismatchError(
+            f"'{name}' was remembered with shape {tuple(remembered.shape)}, but the model has {has}"
+        )
 
 
 def _some(blocks: Mapping[str, Block]) -> str:

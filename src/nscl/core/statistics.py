@@ -58,6 +58,6 @@ def freeze(name: str, module: nn.Module, is_on: Callable[[], bool]) -> list[Remo
         layer.training = was_training.pop()
 
     return [
-        module.register_forward_pre_hook(before),
+        module.register_forward_pre_hook(before, prepend=True),
         module.register_forward_hook(after, always_call=True),
     ]

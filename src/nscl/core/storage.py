@@ -6,10 +6,12 @@ anchors, running statistics. Eigenvectors and projections are rebuilt on load.
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from nscl._version import __version__
 from nscl.core.anchors import Anchor
 from nscl.core.blocks import Bias, Block
 from nscl.core.covariance import Covariance
+from nscl.core.rules import rule_from_dict
 from nscl.core.shards import whole
 from nscl.core.state import State
 from nscl.errors import MemoryFileError
@@ -61,7 +64,7 @@ def to_metadata(state: State, options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def from_parts(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> State:
+def from_parts(metadata: Any, tensors: Mapping[str, Tensor]) -> State:
     """A state without its spectra and projections, which the caller rebuilds."""
     _check_metadata(metadata)
     try:
@@ -84,8 +87,17 @@ def from_parts(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
         raise MemoryFileError(f"this memory is incomplete: {problem!r} is missing") from problem
 
 
-def _check_metadata(metadata: Mapping[str, Any]) -> None:
-    if metadata.get("format") != FORMAT:
+def read_options(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The options a memory was saved with, ready for its constructor."""
+    _check_metadata(metadata)
+    try:
+        return {**metadata["options"], "rule": rule_from_dict(metadata["options"]["rule"])}
+    except (KeyError, TypeError, ValueError) as problem:
+        raise MemoryFileError(f"this memory's options cannot be read: {problem!r}") from problem
+
+
+def _check_metadata(metadata: Any) -> None:
+    if not isinstance(metadata, Mapping) or metadata.get("format") != FORMAT:
         raise MemoryFileError("this is no memory saved by nscl (no 'nscl-memory' mark in it)")
     if metadata.get("version", 0) > VERSION:
         raise MemoryFileError(
@@ -125,17 +137,35 @@ def save(path: str | Path, state: State, options: Mapping[str, Any]) -> None:
     """Write a memory: a whole new file takes the place of the old one, or nothing happens."""
     target = Path(path)
     metadata = {"nscl": json.dumps(to_metadata(state, options))}
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    temporary = Path(name)
+    # Tensors that share storage (tied weights) are refused by safetensors: clone them.
+    tensors = {name: tensor.clone() for name, tensor in to_tensors(state).items()}
+    temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}"
     try:
-        # Tensors that share storage (tied weights) are refused by safetensors: clone them.
-        save_file({k: v.clone() for k, v in to_tensors(state).items()}, temporary, metadata)
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        temporary.touch(exist_ok=False)
+        usual = temporary.stat().st_mode  # safetensors writes for the owner only
+        save_file(tensors, temporary, metadata)
+        temporary.chmod(usual)
+        _sync(temporary)
         temporary.replace(target)
+        with suppress(OSError):  # not every file system can sync a folder
+            _sync(target.parent)
+    except (OSError, SafetensorError) as problem:
+        raise MemoryFileError(
+            f"{target} cannot be written ({problem}); what was there is untouched: "
+            "make room or choose another place"
+        ) from problem
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or a rename in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -145,7 +175,8 @@ def load(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             written = (file.metadata() or {}).get("nscl")
         if written is None:
             raise MemoryFileError(f"{path} is a safetensors file, but no memory saved by nscl")
-        return json.loads(written), load_file(path)
+        # Copied, because a mapped file can be overwritten or cut short under our feet.
+        return json.loads(written), {name: t.clone() for name, t in load_file(path).items()}
     except FileNotFoundError as problem:
         raise MemoryFileError(f"{path} does not exist") from problem
     except (SafetensorError, json.JSONDecodeError, OSError) as problem:

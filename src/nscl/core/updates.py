@@ -4,19 +4,19 @@ A plan is made once per optimizer and memory, then applied after every step: all
 the thin matrix products in ``Projection``.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from nscl.core.blocks import Block, bias_vectors, weight_matrix, write_weight_matrix
+from nscl.core.blocks import Bias, Block
+from nscl.core.pieces import Piece, hold, pieces
 from nscl.core.projection import Mask, Projection, thin_projection
 from nscl.core.rules import Rule
-from nscl.core.shards import local, local_rows
+from nscl.core.shards import local, part_of
 from nscl.core.spectrum import decompose
 from nscl.core.state import State
-from nscl.errors import UnsupportedError
 
 
 @dataclass
@@ -24,50 +24,80 @@ class Plan:
     """How the parameters of one optimizer are projected."""
 
     parameters: dict[str, Tensor] = field(default_factory=dict)
-    blocks: list[tuple[Block, Projection | Mask]] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     frozen: set[str] = field(default_factory=set)
 
     def snapshot(self) -> dict[str, Tensor]:
         """Copy the parameters before a step."""
         return {name: local(p.detach()).clone() for name, p in self.parameters.items()}
 
-    def project(self, reference: Mapping[str, Tensor]) -> None:
-        """Replace each parameter by its reference plus the projected displacement from it."""
+    def project(self, before: Mapping[str, Tensor], *, touched: Set[str] | None = None) -> None:
+        """Replace each parameter by where it was before plus the projected displacement from there.
+
+        ``touched`` leaves all else as it is: a soft projection must not shrink the displacement of
+        a layer that this step has not moved.
+        """
+        chosen = [p for p in self.pieces if touched is None or touched & set(p.parameters)]
+        names = {name for piece in chosen for name in piece.parameters}
         deltas = {
-            name: _difference(local(p.detach()), local(reference[name]))
-            for name, p in self.parameters.items()
-            if name not in self.frozen
+            name: _difference(local(self.parameters[name].detach()), before[name]) for name in names
         }
-        for block, projection in self.blocks:
-            project_block(block, projection, deltas, self.parameters)
-        for name, parameter in self.parameters.items():
-            start = local(reference[name])
-            here = local(parameter.detach())
-            here.copy_(start if name in self.frozen else deltas[name] + start)
+        for piece in chosen:
+            piece.apply(deltas)
+        for name in self.frozen if touched is None else self.frozen & touched:
+            local(self.parameters[name].detach()).copy_(before[name])
+        for name, delta in deltas.items():
+            local(self.parameters[name].detach()).copy_(delta.add_(before[name]))
 
 
 def make_plan(state: State, rule: Rule, moving: Mapping[str, Tensor], *, frobenius: bool) -> Plan:
     """Plan for the parameters ``moving`` with one optimizer."""
     plan = Plan(frozen={name for name in moving if name in state.held})
     plan.parameters = {name: moving[name] for name in sorted(plan.frozen)}
+    masks: list[Piece] = []
+    still: list[Piece] = []
     for name, projection in state.projections.items():
         block = state.blocks[name]
-        parts = [p for p in block.parameters if p in moving]
-        if not parts:
+        plan.parameters |= {p: moving[p] for p in block.parameters if p in moving}
+        if block.layout == "tokens":
+            if block.weight in moving:
+                masks += pieces(block, _beside(moving[block.weight], projection), moving)
             continue
-        plan.parameters |= {p: moving[p] for p in parts}
-        if block.weight not in parts:
+        biases = [bias for bias in block.biases if bias.parameter in moving]
+        if block.weight not in moving:
             # A constant is the same for every input: there is no direction in which a bias alone
             # could move without moving all old outputs.
-            plan.frozen |= set(parts)
+            still += [piece for bias in biases for piece in hold(block, bias, moving)]
             continue
-        if len(parts) < len(block.parameters) and block.layout != "tokens":
-            block, projection = _without_fixed_biases(state, name, rule, moving, frobenius)
-        weight = local(moving[block.weight])
-        plan.blocks.append((block, projection.to(device=weight.device, dtype=_precision(weight))))
-    # An embedding's mask comes last: it may only hold more of what a tied layer has projected.
-    plan.blocks.sort(key=lambda pair: pair[0].layout == "tokens")
+        if len(biases) < len(block.biases):
+            block, projection = _with_biases(biases, state, name, rule, frobenius)
+        plan.pieces += pieces(block, _beside(moving[block.weight], projection), moving)
+    # Masks come after: they may only hold more of what a tied layer has projected.
+    plan.pieces += masks + still
     return plan
+
+
+def origins(
+    plan: Plan, state: State, moving: Mapping[str, Tensor], everything: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Where whole displacements are counted from: the weights at the last ``remember``.
+
+    Weight and bias may have moved together such that old outputs did not. If then one of them is
+    fixed, away from its place, the other is counted from where it is now: its way back to the
+    reference would be a movement of old outputs.
+    """
+    found = {name: part_of(state.reference[name], name, p) for name, p in plan.parameters.items()}
+    for block in state.blocks.values():
+        fixed = [name for name in block.parameters if name not in moving]
+        if any(_left_its_place(name, state, everything[name]) for name in fixed):
+            for name in found.keys() & set(block.parameters):
+                found[name] = local(plan.parameters[name].detach()).clone()
+    return found
+
+
+def _left_its_place(name: str, state: State, parameter: Tensor) -> bool:
+    now = local(parameter.detach())
+    return not torch.equal(now, part_of(state.reference[name], name, parameter))
 
 
 def _difference(now: Tensor, before: Tensor) -> Tensor:
@@ -79,115 +109,20 @@ def _precision(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
-def _without_fixed_biases(
-    state: State, name: str, rule: Rule, moving: Mapping[str, Tensor], frobenius: bool
+def _beside(parameter: Tensor, projection: Projection | Mask) -> Projection | Mask:
+    return projection.to(device=parameter.device, dtype=_precision(parameter))
+
+
+def _with_biases(
+    kept: list[Bias], state: State, name: str, rule: Rule, frobenius: bool
 ) -> tuple[Block, Projection]:
     """A bias that stays put takes its constant out of the features the weight can lean on."""
     block, covariance = state.blocks[name], state.covariances[name]
-    kept = [i for i, bias in enumerate(block.biases) if bias.parameter in moving]
-    index = torch.tensor([*range(block.features), *(block.features + i for i in kept)])
+    constants = [block.features + i for i, bias in enumerate(block.biases) if bias in kept]
+    index = torch.tensor([*range(block.features), *constants])
     dense = covariance.dense()[:, index][:, :, index]
-    noise = covariance.noise / covariance.rows**2
+    noise = covariance.rounding(dense, block.features)
     spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
-    smaller = Block(**{**block.__dict__, "biases": tuple(block.biases[i] for i in kept)})
-    return smaller, thin_projection(vectors, spectrum.weights, frobenius=frobenius)
-
-
-def project_block(
-    block: Block,
-    projection: Projection | Mask,
-    deltas: dict[str, Tensor],
-    parameters: Mapping[str, Tensor],
-) -> None:
-    """Project one block's part of the displacements in place."""
-    rows = local_rows(block.weight, parameters[block.weight])
-    if isinstance(projection, Mask):
-        _hold_tokens(block, projection, deltas, parameters, rows)
-    elif block.layout == "transposed":
-        _project_transposed(block, projection, deltas, rows, parameters[block.weight].shape[0])
-    else:
-        for piece in _pieces(block, projection, rows):
-            _project_rows(block, piece, deltas, parameters, rows[0])
-
-
-def _hold_tokens(
-    block: Block,
-    mask: Mask,
-    deltas: dict[str, Tensor],
-    parameters: Mapping[str, Tensor],
-    rows: tuple[int, int],
-) -> None:
-    deltas[block.weight] *= mask.free[rows[0] : rows[1], None]
-    for bias in block.biases:
-        if bias.parameter in deltas:
-            start, stop = local_rows(bias.parameter, parameters[bias.parameter])
-            deltas[bias.parameter] *= mask.free[start:stop]
-
-
-def _project_transposed(
-    block: Block,
-    projection: Projection,
-    deltas: dict[str, Tensor],
-    rows: tuple[int, int],
-    inputs: int,
-) -> None:
-    if rows != (0, inputs):
-        raise UnsupportedError(
-            f"'{block.name}' ({block.kind}) is sharded along its input channels, which its "
-            "projection mixes: leave this layer out of fully_shard"
-        )
-    delta = deltas[block.weight]
-    matrix = weight_matrix(block, delta).contiguous()
-    projection.apply_(matrix, bias_vectors(block, deltas))
-    write_weight_matrix(block, matrix, delta)
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Consecutive rows of a block that live here, whole groups or part of one."""
-
-    start: int
-    stop: int
-    groups: int
-    projection: Projection
-
-
-def _pieces(block: Block, projection: Projection, rows: tuple[int, int]) -> Iterable[_Piece]:
-    start, stop = max(block.start, rows[0]), min(block.stop, rows[1])
-    if start >= stop:
-        return
-    per_group = (block.stop - block.start) // block.groups
-    first, last = start - block.start, stop - block.start
-    if first % per_group == 0 and last % per_group == 0:
-        groups = projection.groups(first // per_group, last // per_group)
-        yield _Piece(start, stop, (last - first) // per_group, groups)
-        return
-    for group in range(first // per_group, -(-last // per_group)):
-        a = max(first, group * per_group)
-        b = min(last, (group + 1) * per_group)
-        one = projection.groups(group, group + 1)
-        yield _Piece(block.start + a, block.start + b, 1, one)
-
-
-def _project_rows(
-    block: Block,
-    piece: _Piece,
-    deltas: dict[str, Tensor],
-    parameters: Mapping[str, Tensor],
-    offset: int,
-) -> None:
-    here = deltas[block.weight][piece.start - offset : piece.stop - offset]
-    weight = here.view(piece.groups, -1, block.features)
-    biases = []
-    for bias in block.biases:
-        lo, hi = local_rows(bias.parameter, parameters[bias.parameter])
-        start = bias.start + piece.start - block.start - lo
-        stop = bias.start + piece.stop - block.start - lo
-        if start < 0 or stop > hi - lo:
-            raise UnsupportedError(
-                f"'{bias.parameter}' and '{block.weight}' are sharded differently, so "
-                f"'{block.name}' cannot be projected shard by shard: leave this layer out of "
-                "fully_shard"
-            )
-        biases.append(deltas[bias.parameter][start:stop].view(piece.groups, -1))
-    piece.projection.apply_(weight, biases)
+    return replace(block, biases=tuple(kept)), thin_projection(
+        vectors, spectrum.weights, frobenius=frobenius
+    )

@@ -28,6 +28,7 @@ class EpisodicMemory:
         self.per_class = per_class
         self._tasks: dict[int, Split] = {}
         self._all: Split | None = None
+        self._owners = torch.empty(0, dtype=torch.int64)  # the task of every image
 
     def __len__(self) -> int:
         """Return how many images are kept."""
@@ -75,15 +76,11 @@ class EpisodicMemory:
         """
         if self._all is None:
             raise DataError("the episodic memory is empty; add a task before sampling from it")
-        wanted = tuple(self._tasks) if tasks is None else tuple(tasks)
-        spans = [self._span(index) for index in wanted]
-        if not spans:
-            raise DataError("no task was named to sample from")
-        candidates = torch.cat([torch.arange(start, stop) for start, stop in spans])
-        ids = torch.cat([torch.full((b - a,), i) for i, (a, b) in zip(wanted, spans, strict=True)])
-        chosen = torch.randperm(len(candidates), generator=generator)[:n]
-        rows = candidates[chosen]
-        return self._all.images[rows], self._all.labels[rows], ids[chosen]
+        candidates = None if tasks is None else self._rows(tasks)
+        count = len(self._all) if candidates is None else len(candidates)
+        chosen = torch.randperm(count, generator=generator)[:n]
+        rows = chosen if candidates is None else candidates[chosen]
+        return self._all.images[rows], self._all.labels[rows], self._owners[rows]
 
     def shrink(self, per_class: int) -> None:
         """Keep only ``per_class`` images of each class: for budgets that all classes share.
@@ -138,6 +135,15 @@ class EpisodicMemory:
             self._tasks[index] = Split(images[start:stop], labels[start:stop])
             start = stop
         self._all = Split(images, labels)
+        counts = torch.tensor([len(split) for split in tasks.values()])
+        self._owners = torch.tensor(list(tasks)).repeat_interleave(counts)
+
+    def _rows(self, tasks: Iterable[int]) -> Tensor:
+        """Return where the images of these tasks lie among all."""
+        spans = [self._span(index) for index in tasks]
+        if not spans:
+            raise DataError("no task was named to sample from")
+        return torch.cat([torch.arange(start, stop) for start, stop in spans])
 
     def _span(self, task_index: int) -> tuple[int, int]:
         """Return where a task's rows lie among all; its tensor knows its own place."""

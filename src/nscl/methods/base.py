@@ -112,7 +112,7 @@ class Method:
 
     options_type: ClassVar[type[Options]] = Options
     scenarios: ClassVar[tuple[str, ...]] = ("task", "domain")
-    # What ``nscl tune`` may search: one or two options and the values to try.
+    #: The one or two options that set the method's strength, and the values `nscl tune` tries.
     tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {}
 
     def __init__(self, lab: Lab, options: Options) -> None:

@@ -1,12 +1,9 @@
 """Frozen backbone: after the first task only heads are trained. Nothing is forgotten."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
-
 from nscl.methods.base import Batch, Method, Outcome, Phase
+from nscl.methods.former import resting
 
 
 class Frozen(Method):
@@ -23,14 +20,5 @@ class Frozen(Method):
         """Later tasks see the backbone as it was: its running statistics stand still too."""
         if batch.task == 0:
             return super().loss(batch, phase)
-        with _resting(self.model.backbone):
+        with resting(self.model.backbone):
             return super().loss(batch, phase)
-
-
-@contextmanager
-def _resting(module: nn.Module) -> Iterator[None]:
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train()

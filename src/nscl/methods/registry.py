@@ -27,6 +27,11 @@ class MethodInfo:
 
 _PAPERS = {
     "nscl": "Wang et al., CVPR 2021",
+    "owm": "Zeng et al., Nature Machine Intelligence 2019",
+    "gpm": "Saha et al., ICLR 2021",
+    "sgp": "Saha and Roy, AAAI 2023",
+    "adns": "Kong et al., ECCV 2022",
+    "connector": "Lin et al., CVPR 2022",
 }
 
 METHODS: dict[str, MethodInfo] = {
@@ -66,6 +71,62 @@ METHODS: dict[str, MethodInfo] = {
             "updates projected into the null space of old features' covariance; norms by EWC",
             "parameters",
             _PAPERS["nscl"],
+        ),
+        MethodInfo(
+            "gem",
+            "nscl.methods.gem:GEM",
+            "no step may raise any old task's loss on kept images; steps cost more with every task",
+            "data",
+            "Lopez-Paz & Ranzato, NIPS 2017",
+        ),
+        MethodInfo(
+            "a-gem",
+            "nscl.methods.a_gem:AGEM",
+            "no step may raise the mean loss on a batch of kept images",
+            "data",
+            "Chaudhry et al., ICLR 2019",
+        ),
+        MethodInfo(
+            "mega",
+            "nscl.methods.mega:MEGA",
+            "current and memory gradient mixed by their losses (variants mega-i, mega-ii)",
+            "data",
+            "Guo et al., NeurIPS 2020",
+        ),
+        MethodInfo(
+            "owm",
+            "nscl.methods.owm:OWM",
+            "updates softly orthogonal to old inputs, per task or recursively per batch",
+            "parameters",
+            _PAPERS["owm"],
+        ),
+        MethodInfo(
+            "gpm",
+            "nscl.methods.gpm:GPM",
+            "updates orthogonal to a growing basis of old inputs of a few samples",
+            "parameters",
+            _PAPERS["gpm"],
+        ),
+        MethodInfo(
+            "sgp",
+            "nscl.methods.sgp:SGP",
+            "gpm with an importance per direction: held directions are scaled, not forbidden",
+            "parameters",
+            _PAPERS["sgp"],
+        ),
+        MethodInfo(
+            "adns",
+            "nscl.methods.adns:AdNS",
+            "adam-nscl with null spaces combined over tasks and a teacher for each new task",
+            "parameters",
+            _PAPERS["adns"],
+        ),
+        MethodInfo(
+            "connector",
+            "nscl.methods.connector:Connector",
+            "the weighted mean of an adam-nscl network and a free one",
+            "parameters",
+            _PAPERS["connector"],
         ),
         MethodInfo(
             "ewc",

@@ -24,7 +24,7 @@ class Live(Quiet):
     """A bar for all epochs, one for the epoch at hand, and the accuracy matrix as it grows."""
 
     def __init__(self) -> None:
-        self.console = Console()
+        self.console = Console(highlight=False)
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -100,11 +100,15 @@ class Live(Quiet):
             self.live.stop()
 
     def _picture(self) -> Group:
-        table = Table(box=None, title="accuracy on each task", title_justify="left")
+        table = Table(box=None, pad_edge=False)
         if self.rows:
-            table.add_column("after")
+            table.add_column("after task")
             for j in range(len(self.rows[-1])):
                 table.add_column(f"{j + 1}", justify="right")
         for i, row in enumerate(self.rows):
             table.add_row(f"{i + 1}", *(f"{value:.1f}" for value in row))
-        return Group(self.progress, table) if self.rows else Group(self.progress)
+        return (
+            Group(self.progress, "\naccuracy on each task", table)
+            if self.rows
+            else Group(self.progress)
+        )

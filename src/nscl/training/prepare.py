@@ -21,7 +21,10 @@ def build_config(benchmark: str, said: Mapping[str, Any], *, file: Path | None =
     name = str(spoken.get("preset", default_preset(benchmark)))
     if name not in PRESETS:
         raise ConfigError(f"there is no preset {name!r}; known: {', '.join(PRESETS)}")
-    config = RunConfig.build(benchmark, preset(name, benchmark, method), spoken, {"preset": name})
+    usual = preset(name, benchmark, method)
+    if "name" in spoken.get("model", {}):
+        usual["model"].pop("width", None)  # the width of another network means nothing here
+    config = RunConfig.build(benchmark, usual, spoken, {"preset": name})
     return complete(config)
 
 

@@ -17,6 +17,24 @@ _PAPER = {
 }
 _BATCH = {"split-cifar100-10": 32}
 _RATIO = {"split-cifar100-20": 30.0}
+# Kept images per class of the replay methods: 250 per task, the same for all (METHODS §13).
+_PER_CLASS = {"split-cifar100-20": 50}
+_REPLAY = ("gem", "a-gem", "mega")
+# AdNS, from its authors' repository: options, and rates that differ from Adam-NSCL's.
+_ADNS: dict[str, tuple[Settings, Settings]] = {
+    "split-cifar100-10": (
+        {"a_core": 160.0, "a_end": 150.0, "kl_coef": 0.5, "head_epochs": 10},
+        {"lr": 2e-4, "later_lr": 1e-4, "head_lr": 2e-3, "norm_lr": 1e-3},
+    ),
+    "split-cifar100-20": (
+        {"a_core": 180.0, "a_end": 150.0, "kl_coef": 1.0, "head_epochs": 15},
+        {"lr": 1e-4, "later_lr": 5e-5, "head_lr": 1e-3, "norm_lr": 5e-4},
+    ),
+    "split-tinyimagenet-25": (
+        {"a_core": 20.0, "a_end": 5.0, "kl_coef": 0.8, "head_epochs": 15},
+        {"lr": 1e-4, "later_lr": 1e-4, "head_lr": 2e-3, "norm_lr": 1e-3},
+    ),
+}
 
 
 def paper(benchmark: str, method: str) -> Settings:
@@ -24,7 +42,8 @@ def paper(benchmark: str, method: str) -> Settings:
     return {
         "model": {"name": "resnet18", "width": 64},
         "optim": {**_PAPER, "lr": 5e-5, "batch_size": _BATCH.get(benchmark, 16)},
-        "options": _nscl(method, a=_RATIO.get(benchmark, 10.0), features="per_sample"),
+        "options": _nscl(method, a=_RATIO.get(benchmark, 10.0), features="per_sample")
+        | _adns(method, benchmark)[0],
     }
 
 
@@ -41,10 +60,12 @@ def official(benchmark: str, method: str) -> Settings:
             "norm_lr": 5e-4,
             "weight_decay": 5e-5,
             "batch_size": _BATCH.get(benchmark, 16),
+            **_adns(method, benchmark)[1],
         },
         "options": _nscl(
             method, a=_RATIO.get(benchmark, 10.0), features="batch_mean", scale="frobenius"
-        ),
+        )
+        | _adns(method, benchmark, features="batch_mean", scale="frobenius")[0],
         "eval_each_epoch": True,
     }
 
@@ -54,7 +75,7 @@ def cpu(benchmark: str, method: str) -> Settings:
     return {
         "model": {"name": "resnet18", "width": 16, "memory_format": "channels_last"},
         "optim": {"name": "adam", "lr": 1e-3, "epochs": 5, "batch_size": 32, "milestones": (3, 4)},
-        "options": _nscl(method, a=10.0),
+        "options": _nscl(method, a=10.0) | _adns(method, benchmark, head_epochs=2)[0],
     }
 
 
@@ -64,13 +85,22 @@ def quick(benchmark: str, method: str) -> Settings:
         "model": {"name": "mlp" if "digits" in benchmark else "convnet", "width": 64},
         "optim": {"name": "adam", "lr": 1e-2, "epochs": 10, "batch_size": 16},
         "threads": 1,  # steps of a few milliseconds: a second thread costs more than it gives
-        "options": _nscl(method, a=1000.0),
+        "options": _nscl(method, a=1000.0)
+        | _adns(method, benchmark, a_core=1000.0, a_end=950.0)[0],
     }
 
 
 def _nscl(method: str, **options: Any) -> Settings:
-    """Options that belong to Adam-NSCL only."""
-    return options if method == "adam-nscl" else {}
+    """Options that belong to Adam-NSCL, and to the method built on it, only."""
+    return options if method in ("adam-nscl", "connector") else {}
+
+
+def _adns(method: str, benchmark: str, **options: Any) -> tuple[Settings, Settings]:
+    """Options that belong to AdNS only, and its rates."""
+    if method != "adns":
+        return {}, {}
+    published, rates = _ADNS.get(benchmark, ({}, {}))
+    return {**published, **options}, rates
 
 
 PRESETS: dict[str, Callable[[str, str], Settings]] = {
@@ -83,7 +113,10 @@ PRESETS: dict[str, Callable[[str, str], Settings]] = {
 
 def preset(name: str, benchmark: str, method: str) -> Settings:
     """The settings of a preset for a benchmark and a method."""
-    return PRESETS[name](benchmark, method)
+    settings = PRESETS[name](benchmark, method)
+    if method in _REPLAY and benchmark in _PER_CLASS:
+        settings["options"] = {"per_class": _PER_CLASS[benchmark], **settings["options"]}
+    return settings
 
 
 def default_preset(benchmark: str) -> str:

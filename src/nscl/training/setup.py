@@ -39,9 +39,14 @@ class Loaders:
     ) -> Batches:
         """Make a loader; every rank gets its part of each batch."""
         chosen = self.config.data.augment if augment is None else augment
+        size = batch_size or self.config.optim.batch_size
+        rest = len(split) % size
         return Batches(
             split,
-            batch_size=batch_size or self.config.optim.batch_size,
+            batch_size=size,
+            # BatchNorm cannot learn from one sample per process; shuffled, those left out are
+            # others every epoch.
+            drop_last=shuffle and len(split) > size and 0 < rest < 2 * self.ranks.count,
             mean=self.stream.mean,
             std=self.stream.std,
             generator=generator(self.config.seed, "batches", self.task, purpose),

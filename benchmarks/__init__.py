@@ -1,0 +1,1 @@
+"""Speed and memory of nscl, as ratios against a named reference in the same run."""

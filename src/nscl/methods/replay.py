@@ -1,0 +1,212 @@
+"""What methods with an episodic memory share: its images, their gradients, its checkpoints.
+
+The memory holds equally many images per class, chosen at random when a task ends (METHODS §13:
+the same budget for GEM, A-GEM and MEGA). It is passed through the network as it is, without
+augmentation and in float32. Each image goes through the head of its own task and a mixed batch's
+loss is the mean over images, not a mean of the tasks' means.
+
+All of these methods change the *gradient*. What they promise about old tasks' losses holds to
+first order for plain SGD, without momentum or decay; under Adam they are heuristics (METHODS §20).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from nscl.core.ranks import is_distributed, sum_over_ranks
+from nscl.data.augment import normalise
+from nscl.data.episodic import EpisodicMemory
+from nscl.errors import NsclError
+from nscl.methods.base import Batch, Lab, Method, Options, Phase
+from nscl.methods.flat_gradients import flattened, gradient_of, put_gradients
+from nscl.methods.old_heads import OldHeads
+from nscl.models.norms import layers_with_statistics
+
+
+class ReplayOptions(Options):
+    """The budget, and two switches in which later work differs from the original code."""
+
+    per_class: PositiveInt = 25  # images kept of every class
+    # Memory passes normalise with their own batch and move the running statistics (original).
+    memory_bn: Literal["train", "eval"] = "train"
+    old_heads: bool = True  # old heads go on learning from the memory (original), or stand still
+
+
+@dataclass
+class Figures:
+    """Means over the steps of a task in which the memory was used."""
+
+    steps: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, **values: float) -> None:
+        """Count one step."""
+        self.steps += 1
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(value)
+
+    def means(self) -> dict[str, float]:
+        """The mean of every figure, nothing before the first step."""
+        return {name: total / self.steps for name, total in self.sums.items()}
+
+
+class Replay(Method, ABC):
+    """A method that corrects each step's gradient with gradients of the episodic memory."""
+
+    options_type = ReplayOptions
+
+    def __init__(self, lab: Lab, options: ReplayOptions) -> None:
+        super().__init__(lab, options)
+        self.budget = options
+        self.memory = EpisodicMemory(options.per_class)
+        self.figures = Figures()
+        self._draws = torch.Generator()
+        self._learned: list[nn.Parameter] = []
+        self._heads: OldHeads | None = None
+        self._statistics = list(layers_with_statistics(lab.model).values())
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse switches that would change nothing."""
+        if self.budget.memory_bn == "eval" and not self._statistics:
+            raise NsclError(
+                "memory_bn=eval would change nothing: no layer of this network keeps running "
+                "statistics; leave it at train"
+            )
+        if not self.budget.old_heads and self.lab.stream.scenario != "task":
+            raise NsclError(
+                "old_heads=false is for streams with a head per task; a domain stream has one "
+                "head, which is never old: leave it at true"
+            )
+
+    @abstractmethod
+    def corrected(self, gradient: Tensor, batch: Batch) -> Tensor:
+        """The gradient to step along; returning ``gradient`` itself leaves the step alone."""
+
+    def start_task(self, task: int) -> None:
+        """Begin the task's own draws, from the generator that the run seeds for this place."""
+        self._draws.manual_seed(int(torch.randint(2**62, ())))
+        self.figures = Figures()
+
+    def optimizer(self, task: int, phase: Phase) -> Optimizer:
+        """The usual optimizer; what it moves is what gradients are taken of."""
+        self._release()
+        if task and self.lab.stream.scenario == "task":
+            self._heads = OldHeads(self.model, task, learn=self.budget.old_heads)
+        optimizer = super().optimizer(task, phase)
+        self._learned = [p for group in optimizer.param_groups for p in group["params"]]
+        return optimizer
+
+    def parameter_groups(self, task: int) -> list[dict[str, Any]]:
+        """Old heads too, if they learn: without decay, and still in steps that leave g alone."""
+        groups = super().parameter_groups(task)
+        if self._heads is not None and self._heads.parameters:
+            rate = self.lab.rates.heads_lr
+            groups.append({"params": self._heads.parameters, "lr": rate, "weight_decay": 0.0})
+        return groups
+
+    def after_backward(self, batch: Batch, phase: Phase) -> None:
+        """Correct the gradient; on the first task there is nothing to correct it with.
+
+        An old head without gradient keeps None, not zero: Adam would move it on by momentum.
+        """
+        if len(self.memory):
+            gradient = flattened(self._learned, [p.grad for p in self._learned])
+            corrected = self.corrected(gradient, batch)
+            if corrected is not gradient:
+                put_gradients(self._learned, corrected)
+
+    def leave_phase(self, task: int, phase: Phase) -> None:
+        """Give old heads back to themselves."""
+        self._release()
+
+    def end_task(self, task: int) -> None:
+        """Choose the images to keep; after the last task nothing can be forgotten any more."""
+        if task + 1 < self.lab.tasks:
+            self.memory.add(task, self.training_split(task))
+
+    def task_gradient(self, task: int) -> Tensor:
+        """The gradient of the mean loss over everything kept of one task."""
+        kept = self.memory.task(task)
+        return self._passed(kept.images, kept.labels, torch.full_like(kept.labels, task))[1]
+
+    def reference_gradient(self, images: int) -> tuple[float, Tensor]:
+        """Loss and gradient of at most so many images, drawn from all old tasks together."""
+        return self._passed(*self.memory.sample(images, self._draws))
+
+    def _passed(self, images: Tensor, labels: Tensor, tasks: Tensor) -> tuple[float, Tensor]:
+        """Mean loss of images, each through its own task's head, and its gradient."""
+        with self._passing():
+            features = self.model.backbone(self._ready(images))
+            if self._heads is None:
+                loss = F.cross_entropy(self.model.head(0)(features), labels.to(features.device))
+            else:
+                loss = self._heads.loss(features, labels, tasks)
+            return self._agreed(loss, gradient_of(loss, self._learned))
+
+    def _ready(self, images: Tensor) -> Tensor:
+        stream = self.lab.stream
+        return normalise(images.to(self.lab.device), stream.mean, stream.std)
+
+    @contextmanager
+    def _passing(self) -> Iterator[None]:
+        """Normalisation layers in the mode the options ask for, while the memory passes."""
+        were = [layer.training for layer in self._statistics]
+        for layer in self._statistics:
+            layer.training = layer.training and self.budget.memory_bn == "train"
+        try:
+            yield
+        finally:
+            for layer, was in zip(self._statistics, were, strict=True):
+                layer.training = was
+
+    def _agreed(self, loss: Tensor, gradient: Tensor) -> tuple[float, Tensor]:
+        """The mean over processes: all pass the same images, but running statistics may differ."""
+        if is_distributed():
+            extra = torch.stack([loss.detach(), torch.ones_like(loss)]).to(gradient)
+            total = sum_over_ranks(torch.cat([gradient, extra])).to(gradient.device)
+            mean = total[:-1] / total[-1]
+            return float(mean[-1]), mean[:-1]
+        return float(loss.detach()), gradient
+
+    def metrics(self) -> dict[str, float]:
+        """How the memory acted on this task's steps so far."""
+        return self.figures.means()
+
+    def state_bytes(self) -> int:
+        """Images and labels."""
+        return self.memory.bytes
+
+    def task_state(self) -> dict[str, Any]:
+        """The memory."""
+        return {"memory": self.memory.state_dict()}
+
+    def load_task_state(self, state: Mapping[str, Any]) -> None:
+        """Take the memory back."""
+        self.memory.load_state_dict(state["memory"])
+
+    def epoch_state(self) -> dict[str, Any]:
+        """Where the draws stand, and the figures."""
+        return {"draws": self._draws.get_state(), "figures": asdict(self.figures)}
+
+    def load_epoch_state(self, state: Mapping[str, Any]) -> None:
+        """Draw on from there."""
+        self._draws.set_state(state["draws"])
+        self.figures = Figures(**state["figures"])
+
+    def close(self) -> None:
+        """Leave the network as any other."""
+        self._release()
+
+    def _release(self) -> None:
+        if self._heads is not None:
+            self._heads.release()
+            self._heads = None

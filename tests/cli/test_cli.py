@@ -1,0 +1,131 @@
+"""The command line as a person meets it: real processes, exit codes, one clear line."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runs import nscl
+
+QUICK = ("--data.first", "2", "--optim.epochs", "1", "--threads", "1")
+
+
+def outcome(*args: str, cwd: Path) -> tuple[int, str, str]:
+    process = nscl(*args, cwd=cwd)
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output, errors
+
+
+def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; from nscl.cli.app import call\n"
+        "try: call(['--help'])\nexcept SystemExit: pass\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    best = 9.0
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        best = min(best, time.perf_counter() - began)
+    assert best < 1.0  # 0.3 s on an idle machine; the bound allows for a busy one
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("run", "split-digits-5", "--method", "adm-nscl"), "Did you mean 'adam-nscl'?"),
+        (("run", "split-digit-5"), "did you mean 'split-digits-5'?"),
+        (("run", "split-digits-5", "--optim.lrr", "1"), "Did you mean --optim.lr?"),
+        (("run", "split-digits-5", "--method.b", "1"), "there is no option 'method.b'"),
+        (("run", "split-digits-5", "--data.tasks", "3"), "choose a number of tasks from 1, 2, 5"),
+        (("run", "split-digits-5", "--optim.lr", "1e30"), "lower the learning rate"),
+        (("run", "split-cifar100-10", "--data-dir", "empty"), "nscl data fetch split-cifar100-10"),
+        (("run", "folder:none", "--data.tasks", "2"), "none"),
+        (("run", "split-digits-5", "--model.name", "resnet81"), "resnet18"),
+        (("run", "split-digits-5", "--device", "cuda"), "--device auto"),
+        (("show", "nowhere"), "nowhere is no run"),
+        (("resume", "nowhere"), "nowhere is no run"),
+        (("rum",), "Did you mean"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
+    args: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NSCL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code, _, errors = outcome(*args, cwd=tmp_path)
+    assert code == 2
+    assert message in errors
+    assert errors.startswith("nscl: ")
+    assert errors.count("\n") == 1
+    assert "Traceback" not in errors
+
+
+def test_run_show_json_and_own_model(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "def factory(image_shape):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU())\n"
+    )
+    code, output, errors = outcome(
+        "run", "split-digits-5", *QUICK, "--json", "--model.name", "mine:factory", cwd=tmp_path
+    )
+    assert code == 0, errors
+    records = [json.loads(line) for line in output.splitlines()]
+    assert [r["kind"] for r in records] == ["start", "epoch", "task", "epoch", "task", "result"]
+    assert records[-1]["config"]["model"]["name"] == "mine:factory"
+    code, output, errors = outcome("show", records[0]["run"], cwd=tmp_path)
+    assert code == 0, errors
+    assert f"ACC {records[-1]['acc']:.2f} %" in output
+    assert "spectra after task" in output
+
+
+@pytest.mark.parametrize("what", ["methods", "benchmarks", "models", "presets"])
+def test_lists(what: str, tmp_path: Path) -> None:
+    code, output, errors = outcome("list", what, cwd=tmp_path)
+    assert code == 0, errors
+    expected = {"methods": "adam-nscl", "benchmarks": "split-digits-5", "models": "resnet18",
+                "presets": "official"}  # fmt: skip
+    assert expected[what] in output
+
+
+def test_doctor_and_data(tmp_path: Path) -> None:
+    code, output, errors = outcome("doctor", cwd=tmp_path)
+    assert code == 0, errors
+    assert "torch" in output
+    assert "split-digits-5" in output
+    code, output, errors = outcome("data", "list", cwd=tmp_path)
+    assert code == 0, errors
+    assert "embedded" in output
+
+
+def test_a_terminal_gets_a_live_picture(tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nscl", "run", "split-digits-5", *QUICK],
+        cwd=tmp_path,
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
+    )
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(leader, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(leader)
+    assert process.wait(60) == 0
+    text = seen.decode(errors="replace")
+    assert "all tasks" in text
+    assert "accuracy on each task" in text
+    assert "ACC" in text

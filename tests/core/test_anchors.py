@@ -1,0 +1,213 @@
+"""Norm layers held by EWC: the Fisher by its definition, many tasks in two tensors."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import nscl
+from nscl.core.anchors import STRENGTH, Anchor, FisherSums, default_loss
+from nscl.errors import FeatureError
+from tests.core.memories import move
+
+pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
+
+NORMS: dict[str, Any] = {
+    "BatchNorm1d": lambda: nn.BatchNorm1d(4),
+    "LayerNorm": lambda: nn.LayerNorm(4),
+    "GroupNorm": lambda: nn.GroupNorm(2, 4),
+    "RMSNorm": lambda: nn.RMSNorm(4),
+}
+
+
+def network(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 4), norm, nn.Tanh(), nn.Linear(4, 3)).double()
+
+
+def fisher_by_hand(model: nn.Module, batches: list[Tensor]) -> dict[str, Tensor]:
+    """``Σ B·(∂L/∂w)² / batches`` with the model's own labels, batch by batch."""
+    model.eval()
+    sums = {name: torch.zeros_like(p) for name, p in model[1].named_parameters()}
+    for batch in batches:
+        logits = model(batch)
+        loss = F.cross_entropy(logits, logits.argmax(1))
+        gradients = torch.autograd.grad(loss, list(model[1].parameters()))
+        for name, gradient in zip(sums, gradients, strict=True):
+            sums[name] += len(batch) * gradient**2 / len(batches)
+    return {name: value.detach() for name, value in sums.items()}
+
+
+@pytest.mark.parametrize("make", NORMS.values(), ids=NORMS.keys())
+def test_three_tasks_pull_as_the_explicit_sum_over_tasks(make: Any) -> None:
+    model = network(make())
+    memory, tasks = nscl.Memory(model), list[Any]()
+    for _ in range(3):
+        batches = [torch.randn(n, 3, dtype=torch.float64) for n in (4, 2)]
+        then = {name: p.detach().clone() for name, p in model[1].named_parameters()}
+        tasks.append((fisher_by_hand(model, batches), then))
+        memory.remember(batches)
+        move(model)
+    penalty = sum(
+        STRENGTH * (F_s[name] * (p - then[name]) ** 2).sum()
+        for F_s, then in tasks
+        for name, p in model[1].named_parameters()
+    )
+    expected = torch.autograd.grad(penalty, list(model[1].parameters()))
+    for (name, p), gradient in zip(model[1].named_parameters(), expected, strict=True):
+        anchor = memory._state.anchors[f"1.{name}"]
+        assert torch.allclose(anchor.gradient(p.detach()), gradient, rtol=1e-11, atol=1e-14)
+        assert anchor.fisher.abs().max() > 0
+
+
+def test_state_is_two_tensors_however_many_tasks() -> None:
+    model = network(nn.LayerNorm(4))
+    memory = nscl.Memory(model)
+    for _ in range(3):
+        memory.remember([torch.randn(2, 3).double()])
+        assert memory.nbytes["anchors"] == 2 * 2 * 4 * 8
+    names = [n for n in memory.state_dict()["tensors"] if n.startswith(("fisher", "pull"))]
+    assert names == ["fisher/1.weight", "pull/1.weight", "fisher/1.bias", "pull/1.bias"]
+
+
+def test_the_penalty_is_a_parabola_around_its_anchors() -> None:
+    first = Anchor(torch.tensor([2.0]).double(), torch.tensor([2.0]).double(), 1)  # at 1
+    both = first.plus(Anchor(torch.tensor([1.0]).double(), torch.tensor([4.0]).double(), 1))  # at 4
+    there = torch.tensor([2.0]).double()  # the weighted mean of 1 and 4
+    assert both.gradient(there).abs() < 1e-12
+    up = both.penalty(there + 1) - both.penalty(there)
+    assert up == pytest.approx(STRENGTH * 3)
+
+
+def test_row_7_of_the_sanity_table() -> None:
+    """Gradients 1 and 3 in one batch: B · mean² = 8."""
+    weight = nn.Parameter(torch.zeros((), dtype=torch.float64))
+    sums = FisherSums({"w": weight})
+    sums.add((torch.tensor([1.0, 3.0]).double() * weight).mean(), 2)
+    assert sums.anchors()["w"].fisher == 8
+    sums.add(weight * 0, 5)  # a second batch without gradient halves it
+    assert sums.anchors()["w"].fisher == 4
+
+
+def test_no_batches_anchor_nothing() -> None:
+    assert FisherSums({"w": nn.Parameter(torch.ones(1))}).anchors() == {}
+
+
+def test_halves_of_a_task_mix_to_the_whole() -> None:
+    model, batches = network(nn.LayerNorm(4)), [torch.randn(n, 3).double() for n in (4, 2, 5)]
+    parts = []
+    for some in (batches, batches[:2], batches[2:]):
+        memory = nscl.Memory(model)
+        memory.remember(some)
+        parts.append(memory._state.anchors["1.weight"])
+    whole, mixed = parts[0], parts[1].mixed(parts[2])
+    assert mixed.batches == whole.batches == 3
+    assert torch.allclose(mixed.fisher, whole.fisher, rtol=1e-13)
+    assert torch.allclose(mixed.pull, whole.pull, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_the_gradient_has_the_parameters_precision(dtype: torch.dtype) -> None:
+    anchor = Anchor(torch.ones(2).double(), torch.ones(2).double(), 1)
+    gradient = anchor.gradient(torch.full((2,), 1.5, dtype=dtype))
+    assert gradient.dtype == dtype
+    assert gradient.tolist() == [100.0, 100.0]
+    assert anchor.rows(1, 2).gradient(torch.ones(1, dtype=dtype)).shape == (1,)
+
+
+LOGITS = torch.tensor([[2.0, 0.0], [0.0, 1.0]], requires_grad=True)
+CROSS_ENTROPY = F.cross_entropy(LOGITS, torch.tensor([0, 1]))
+SQUARED = (2.0**2 + 1.0**2) / 2
+
+
+@pytest.mark.parametrize(
+    "output", [LOGITS, {"logits": LOGITS}, SimpleNamespace(logits=LOGITS), {"logits": LOGITS[None]}]
+)
+def test_logits_are_their_own_labels(output: Any) -> None:
+    assert float(default_loss(output).detach()) == pytest.approx(float(CROSS_ENTROPY.detach()))
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        (LOGITS, torch.ones(3)),
+        [torch.tensor([1]), LOGITS],
+        {"hidden": LOGITS},
+        LOGITS[..., None],
+        LOGITS.flatten()[[0, 3], None],
+        LOGITS.flatten()[[0, 3]],
+        {"logits": "none", "x": {"deep": LOGITS}},
+    ],
+)
+def test_other_outputs_are_held_by_their_squared_norm(output: Any) -> None:
+    assert float(default_loss(output).detach()) == pytest.approx(SQUARED)
+
+
+@pytest.mark.parametrize("output", [torch.arange(3), None, "text", [], {"ids": torch.arange(2)}])
+def test_an_output_without_numbers_asks_for_a_loss(output: Any) -> None:
+    with pytest.raises(FeatureError, match="no floating-point tensor: give remember a loss"):
+        default_loss(output)
+
+
+def test_a_loss_of_ones_own_replaces_the_labels() -> None:
+    model, x = network(nn.LayerNorm(4)), torch.randn(5, 3).double()
+    labels = torch.tensor([0, 1, 2, 0, 1])
+    memory = nscl.Memory(model)
+    memory.remember([(x, labels)], loss=lambda output, batch: F.cross_entropy(output, batch[1]))
+    loss = F.cross_entropy(model.eval()(x), labels)
+    (gradient,) = torch.autograd.grad(loss, [model[1].weight])
+    found = memory.state_dict()["tensors"]["fisher/1.weight"]
+    assert torch.allclose(found, 5 * gradient**2, rtol=1e-12)
+    assert memory.state_dict()["metadata"]["batches"] == {"1.weight": 1, "1.bias": 1}
+
+
+def test_norms_that_have_not_run_are_free() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.used, self.unused = nn.Linear(3, 3), nn.LayerNorm(3), nn.LayerNorm(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.used(self.body(x))
+
+    for norms, how in (("ewc", "ewc"), ("freeze", "frozen"), ("train", "left free")):
+        report = nscl.Memory(Two(), norms=norms).remember([torch.randn(4, 3)])
+        told = {line.name: line.protected_by for line in report.layers}
+        assert told["used"] == how
+        assert told["unused"] == ("left free" if norms == "train" else "free until remembered")
+
+
+@pytest.mark.parametrize("make", NORMS.values(), ids=NORMS.keys())
+@pytest.mark.parametrize("norms", ["freeze", "train", "ewc"])
+def test_norm_layers_are_frozen_left_free_or_held_as_asked(make: Any, norms: Any) -> None:
+    model, plain = network(make()), network(make())
+    plain.load_state_dict(model.state_dict())
+    memory = nscl.Memory(model, norms=norms, rule=nscl.Ratio(1e12))  # all else is free
+    optimizers = [torch.optim.SGD(m.parameters(), 1e-3) for m in (model, plain)]
+    memory.protect(optimizers[0])
+    memory.remember([torch.randn(8, 3).double()])
+    before = {name: p.detach().clone() for name, p in model[1].named_parameters()}
+    for _ in range(3):
+        x = torch.randn(8, 3).double()
+        for each, optimizer in zip((model, plain), optimizers, strict=True):
+            optimizer.zero_grad()
+            each.train()(x).square().sum().backward()
+            optimizer.step()
+    for name, p in model[1].named_parameters():
+        moved, freely = p - before[name], plain[1].get_parameter(name) - before[name]
+        if norms == "freeze":
+            assert torch.equal(p, before[name])
+        elif norms == "train":
+            assert torch.allclose(moved, freely, atol=1e-12)
+        else:
+            assert 0 < moved.norm() < freely.norm()
+
+
+def test_frozen_norm_parameters_are_not_anchored() -> None:
+    model = network(nn.LayerNorm(4))
+    model[1].bias.requires_grad_(False)
+    memory = nscl.Memory(model)
+    memory.remember([torch.randn(3, 3).double()])
+    assert list(memory._state.anchors) == ["1.weight"]

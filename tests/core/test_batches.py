@@ -1,0 +1,90 @@
+"""What may be called a batch."""
+
+from collections import OrderedDict, UserDict, namedtuple
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence
+
+from nscl.core.batches import call, describe, samples_in, to_device
+
+CPU = torch.device("cpu")
+Pair = namedtuple("Pair", "image label")
+X, Y = torch.randn(4, 3), torch.arange(4)
+
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        return scale * x
+
+
+@pytest.mark.parametrize(
+    "batch", [X, (X, Y), [X, Y], Pair(X, Y), {"x": X}, OrderedDict(x=X, scale=1.0), (X,)]
+)
+def test_batches_of_every_kind_reach_the_model(batch: Any) -> None:
+    assert torch.equal(call(Model(), to_device(batch, CPU)), X)
+    assert samples_in(batch) == 4
+
+
+def test_named_tuples_stay_what_they_are() -> None:
+    moved = to_device(Pair(X, Y), CPU)
+    assert isinstance(moved, Pair)
+    assert torch.equal(moved.label, Y)
+
+
+def test_nested_batches_are_moved_whole() -> None:
+    moved = to_device({"a": [X, (Y, "text", None)]}, torch.device("meta"))
+    assert moved["a"][0].is_meta
+    assert moved["a"][1][0].is_meta
+    assert moved["a"][1][1:] == ("text", None)
+
+
+def test_what_knows_how_to_move_itself_keeps_its_type() -> None:
+    class Encoding(UserDict[str, Tensor]):
+        def to(self, device: torch.device) -> "Encoding":
+            return Encoding({key: value.to(device) for key, value in self.items()})
+
+    assert isinstance(to_device(Encoding(x=X), CPU), Encoding)
+    packed = pack_sequence([torch.ones(2, 1), torch.ones(1, 1)])
+    assert type(to_device(packed, CPU)) is type(packed)
+
+
+def test_inference_tensors_are_copied_so_that_gradients_can_flow() -> None:
+    with torch.inference_mode():
+        made = torch.ones(2)
+    with torch.inference_mode(False):
+        assert not to_device(made, CPU).is_inference()
+    assert to_device(X, CPU) is X
+
+
+@pytest.mark.parametrize(
+    ("batch", "count"),
+    [
+        (torch.zeros(0, 3), 0),
+        (torch.zeros(2, 0), 0),
+        ((torch.zeros(0, 3), torch.zeros(0)), 0),
+        ({"x": torch.zeros(0)}, 0),
+        (torch.tensor(1.0), 1),
+        ("text", 1),
+        ({"name": "text", "x": X}, 4),
+        ([], 1),
+    ],
+)
+def test_samples(batch: Any, count: int) -> None:
+    assert samples_in(batch) == count
+
+
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        (X, "float32 tensor of shape (4, 3)"),
+        ((X, Y), "tuple whose first item is a float32 tensor of shape (4, 3)"),
+        ({"a": 1, "b": 2}, "dict with keys a, b"),
+        ([], "list"),
+        ("text", "str"),
+    ],
+)
+def test_batches_in_words(batch: Any, words: str) -> None:
+    assert describe(batch) == words

@@ -1,0 +1,253 @@
+"""What a model is made of: sharing, excluding, refusing, and saying why."""
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import nscl
+from nscl.core.inventory import take_inventory, unwrap
+from nscl.errors import NsclError, UnsupportedError
+from tests.core.memories import covariance, move, rows_seen, second_moment
+
+pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+class Shared(nn.Module):
+    """Two linears with one weight and two biases, one after the other."""
+
+    def __init__(self, *, second_bias: bool = True) -> None:
+        super().__init__()
+        self.a = nn.Linear(3, 3)
+        self.b = nn.Linear(3, 3, bias=second_bias)
+        self.b.weight = self.a.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(self.a(x).tanh())
+
+
+class Tied(nn.Module):
+    """An embedding tied to the output layer, as in GPT, here with a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, 4)
+        self.mix = nn.Linear(4, 4)
+        self.out = nn.Linear(4, 7)
+        self.out.weight = self.embed.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.out(self.mix(self.embed(ids)).tanh())
+
+
+def protected_training(model: nn.Module, memory: nscl.Memory, new: Tensor) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2, weight_decay=0.1)
+    with memory.protect(optimizer):
+        for _ in range(10):
+            optimizer.zero_grad()
+            model(new).square().sum().backward()
+            optimizer.step()
+
+
+@pytest.mark.parametrize("second_bias", [True, False])
+def test_a_shared_weight_has_every_use_and_a_constant_for_every_bias(second_bias: bool) -> None:
+    model = Shared(second_bias=second_bias).double()
+    memory, x = nscl.Memory(model, rule=nscl.Tolerance(1e-12)), normal(5, 3)
+    memory.remember([x])
+    deeper = model.a(x).tanh().detach()
+    first = torch.cat([x, torch.ones(5, 1), torch.zeros(5, 1)], 1)
+    second = torch.cat([deeper, torch.zeros(5, 1), torch.ones(5, 1)], 1)
+    rows = torch.cat([first, second])[None, :, : 5 if second_bias else 4]
+    assert list(memory.state_dict()["metadata"]["blocks"]) == ["a"]
+    assert rows_seen(memory, "a") == 10
+    assert (covariance(memory, "a") - second_moment(rows)).abs().max() < 1e-12
+
+
+def test_a_shared_weight_is_held_for_all_its_modules() -> None:
+    model = Shared().double()
+    model.a, model.b = nn.Linear(6, 6).double(), nn.Linear(6, 6).double()
+    model.b.weight = model.a.weight
+    memory, old = nscl.Memory(model, rule=nscl.Tolerance(1e-12)), normal(1, 6)
+    before = model(old).detach()
+    memory.remember([old])
+    protected_training(model, memory, normal(8, 6))
+    assert (model(old) - before).abs().max() < 1e-12
+    assert memory.forgetting().total.drift < 1e-20
+
+
+def test_forgetting_of_a_shared_weight_is_over_all_its_uses() -> None:
+    model = Shared().double()
+    memory, x = nscl.Memory(model), normal(5, 3)
+    deeper = model.a(x).tanh().detach()
+    memory.remember([x])
+    before = torch.cat([model.a(x), model.b(deeper)]).detach()
+    move(model)
+    now = torch.cat([model.a(x), model.b(deeper)]).detach()
+    found = memory.forgetting().layers[0]
+    assert found.drift == pytest.approx(float((now - before).square().sum(-1).mean()), rel=1e-11)
+
+
+def test_an_embedding_tied_to_an_output_layer_is_held_as_both() -> None:
+    model = Tied().double()
+    memory, old = nscl.Memory(model, rule=nscl.Tolerance(1e-12)), torch.tensor([[1, 2], [2, 1]])
+    before = model(old).detach()
+    weight, bias = model.embed.weight.detach().clone(), model.out.bias.detach().clone()
+    names = [line.name for line in memory.remember([old]).layers]
+    assert names == ["embed", "mix", "out"]
+    protected_training(model, memory, torch.randint(0, 7, (9, 2)))
+    assert (model(old) - before).abs().max() < 1e-12
+    assert torch.equal(model.embed.weight[[1, 2]], weight[[1, 2]])
+    assert torch.equal(model.out.bias[[1, 2]], bias[[1, 2]])
+    assert not torch.equal(model.embed.weight, weight)  # tokens never seen go on learning
+
+
+def test_one_bias_beside_two_weights_cannot_be_protected() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4))
+    model[1].bias = model[0].bias
+    with pytest.raises(UnsupportedError, match=r"'0' and '1' share the bias '0.bias'.*untie"):
+        nscl.Memory(model)
+    free = nscl.Memory(model, exclude=["0.bias"])
+    assert free.remember([torch.randn(2, 3)]).layers[-1].protected_by == "excluded"
+
+
+def test_one_weight_multiplied_in_two_ways_cannot_be_protected() -> None:
+    conv, back = nn.Conv2d(3, 3, 2, bias=False), nn.ConvTranspose2d(3, 3, 2, bias=False)
+    back.weight = conv.weight
+    with pytest.raises(UnsupportedError, match=r"share the parameter '0.weight'.*no projection"):
+        nscl.Memory(nn.Sequential(conv, back))
+    grouped = nn.Conv2d(6, 4, 2, bias=False), nn.Conv2d(12, 4, 2, groups=2, bias=False)
+    grouped[1].weight = grouped[0].weight
+    with pytest.raises(UnsupportedError, match="share the parameter"):
+        nscl.Memory(nn.ModuleList(grouped))
+
+
+def test_convolutions_may_share_a_weight_at_different_strides() -> None:
+    class Pyramid(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fine = nn.Conv1d(2, 2, 3, padding=1)
+            self.coarse = nn.Conv1d(2, 2, 3, stride=2)
+            self.coarse.weight, self.coarse.bias = self.fine.weight, self.fine.bias
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.coarse(self.fine(x))
+
+    memory = nscl.Memory(Pyramid())
+    memory.remember([torch.randn(2, 2, 9)])
+    assert rows_seen(memory, "fine") == 2 * (9 + 4)
+    assert covariance(memory, "fine").shape == (1, 7, 7)  # one bias, one constant
+
+
+def model_with_heads() -> nn.Module:
+    return nn.ModuleDict(
+        {
+            "body": nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)),
+            "heads": nn.ModuleDict({"one": nn.Linear(3, 2), "two": nn.Linear(3, 2)}),
+            "norm": nn.LayerNorm(3),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("exclude", "left"),
+    [
+        ("heads", ["body.0", "body.1"]),
+        (["heads.*"], ["body.0", "body.1"]),
+        (["*.two", "body.0"], ["body.1", "heads.one"]),
+        (["body.?", "heads.one.*"], ["heads.two"]),
+        (["norm"], ["body.0", "body.1", "heads.one", "heads.two"]),
+    ],
+)
+def test_exclude_takes_names_and_patterns(exclude: Any, left: list[str]) -> None:
+    memory = nscl.Memory(model_with_heads(), exclude=exclude)
+    report = memory.report()
+    assert [x.name for x in report.layers if x.protected_by == "free until remembered"] == [
+        *left,
+        *(["norm"] if exclude != ["norm"] else []),
+    ]
+    assert any(x.protected_by == "excluded" for x in report.layers)
+
+
+def test_an_excluded_bias_is_left_free_and_its_weight_is_not() -> None:
+    model = nn.Sequential(nn.Linear(3, 2)).double()
+    memory, old = nscl.Memory(model, rule=nscl.Tolerance(1e-12), exclude=["0.bias"]), normal(1, 3)
+    weight, bias = model[0].weight.detach().clone(), model[0].bias.detach().clone()
+    memory.remember([old])
+    protected_training(model, memory, normal(6, 3))
+    assert (old @ (model[0].weight - weight).mT).abs().max() < 1e-13
+    assert not torch.equal(model[0].bias, bias)
+
+
+def test_a_typo_in_exclude_is_an_error() -> None:
+    with pytest.raises(NsclError, match=r"exclude='haeds' matches no.*body, heads, norm"):
+        nscl.Memory(model_with_heads(), exclude=["body.0", "haeds"])
+
+
+@pytest.mark.parametrize("how", ["freeze", "train"])
+def test_what_nobody_taught_us_is_held_or_left_free_as_asked(how: Any) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.PReLU(4), nn.Linear(4, 2)).double()
+    memory = nscl.Memory(model, unsupported=how)
+    slope = model[1].weight.detach().clone()
+    line = memory.remember([normal(3, 4)]).layers[-1]
+    assert (line.name, line.kind) == ("1.weight", "PReLU")
+    assert line.protected_by == ("frozen" if how == "freeze" else "left free")
+    protected_training(model, memory, normal(5, 4))
+    assert torch.equal(model[1].weight, slope) == (how == "freeze")
+
+
+def test_parameters_that_do_not_train_need_no_protection() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.PReLU())
+    model[1].weight.requires_grad_(False)
+    assert nscl.Memory(model).report().layers[-1].protected_by == "left free"
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "no layer": (lambda: nn.Sequential(nn.ReLU()), "no layer that can be protected"),
+    "norms only": (lambda: nn.Sequential(nn.LayerNorm(3)), "no layer that can be protected"),
+    "frozen": (lambda: nn.Linear(2, 2).requires_grad_(False), "every parameter .* is frozen"),
+    "meta": (lambda: nn.Linear(2, 2, device="meta"), "'weight' is on the meta device"),
+    "lazy": (lambda: nn.LazyLinear(2), "has no shape yet: run one batch"),
+    "complex": (lambda: nn.Linear(2, 2, dtype=torch.complex64), "'weight' is torch.complex64"),
+    "max_norm": (lambda: nn.Embedding(3, 2, max_norm=1.0), "has max_norm, which rewrites"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_models_that_cannot_be_protected_say_why(make: Any, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        nscl.Memory(make())
+
+
+def test_integer_weights_are_named() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].weight = nn.Parameter(torch.ones(2, 2, dtype=torch.int8), requires_grad=False)
+    with pytest.raises(UnsupportedError, match=re.escape("'1.weight' is torch.int8")):
+        nscl.Memory(model)
+    assert nscl.Memory(model, exclude=["1"]).report().layers[0].name == "0"
+
+
+def test_everything_excluded_is_a_mistake() -> None:
+    with pytest.raises(UnsupportedError, match="no layer that can be protected"):
+        nscl.Memory(model_with_heads(), exclude=["body", "heads"])
+
+
+def test_wrappers_are_taken_off() -> None:
+    model = nn.Linear(2, 2)
+    compiled = torch.compile(model, backend="eager")
+    assert unwrap(nn.DataParallel(compiled)) is model
+    assert nscl.Memory(compiled).model is model
+
+
+def test_names_do_not_tell_that_a_part_is_compiled() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2))
+    model[0], model[1] = (torch.compile(model[i], backend="eager") for i in (0, 1))
+    found = take_inventory(model)
+    assert list(found.blocks) == ["0", "2"]
+    assert list(found.norms) == ["1"]
+    assert found.blocks["0"].parameters == ("0.weight", "0.bias")

@@ -1,0 +1,102 @@
+"""Lags and border strips add up to exactly what unfolded patches give."""
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nscl.core import lagged
+from nscl.core.lagged import LaggedSums, is_cheaper, plan
+from nscl.core.patches import Geometry, Patches, unfold
+
+
+@st.composite
+def calls(draw: st.DrawFn, dims: int, stride: int = 1) -> list[Patches]:
+    """Some batches of one convolution, also on maps smaller than its kernel."""
+
+    def each(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.integers(low, high)) for _ in range(dims))
+
+    torch.manual_seed(draw(st.integers(0, 999)))
+    groups = draw(st.integers(1, 3))
+    channels = groups * draw(st.integers(1, 2))
+    size = each(1, 6 if dims < 3 else 4)
+    around = tuple((draw(st.integers(0, 4)), draw(st.integers(0, 4))) for _ in range(dims))
+    geometry = Geometry(each(1, 4 if dims < 3 else 3), each(1, stride), each(1, 3), around, groups)
+    assume(all(n > 0 for n in geometry.output_size(size)))
+    counts = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2))
+    return [Patches(torch.randn(n, channels, *size, dtype=torch.float64), geometry) for n in counts]
+
+
+def truth(batches: list[Patches]) -> tuple[Tensor, Tensor, int]:
+    rows = torch.cat([unfold(batch.images, batch.geometry) for batch in batches], 1)
+    return rows.mT @ rows, rows.sum(1), rows.shape[1]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@settings(max_examples=80)
+@given(data=st.data())
+def test_lags_equal_unfolded_patches(dims: int, data: st.DataObject) -> None:
+    batches = data.draw(calls(dims))
+    sums = LaggedSums(batches[0])
+    for batch in batches:
+        diagonals = sums.add(batch)
+        seen = batch.images.square().movedim(1, 0).flatten(1).sum(1)
+        assert torch.allclose(torch.stack(diagonals).sum(0).flatten(), seen)
+    matrix, column, rows = truth(batches)
+    assert (sums.matrix() - matrix).abs().max() < 1e-12 * max(1.0, float(matrix.abs().max()))
+    assert (sums.column() - column).abs().max() < 1e-12 * max(1.0, float(column.abs().max()))
+    assert sums.rows == rows
+
+
+def test_few_images_at_a_time_are_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lagged, "CHUNK", 100)
+    geometry = Geometry((3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)))
+    batch = Patches(torch.randn(7, 2, 4, 4, dtype=torch.float64), geometry)
+    sums = LaggedSums(batch)
+    assert len(sums.add(batch)) > 1
+    assert torch.allclose(sums.matrix(), truth([batch])[0], atol=1e-12)
+
+
+def test_float32_products_are_summed_in_float64() -> None:
+    geometry = Geometry((3,), (1,), (1,), ((1, 1),))
+    batch = Patches(torch.randn(4, 2, 9), geometry)
+    sums = LaggedSums(batch)
+    sums.add(batch)
+    assert sums.matrix().dtype == sums.column().dtype == torch.float64
+    exact = truth([Patches(batch.images.double(), geometry)])[0]
+    assert torch.allclose(sums.matrix(), exact, atol=1e-4)
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_only_stride_one_has_lags(data: st.DataObject) -> None:
+    batch = data.draw(calls(2, stride=2))[0]
+    if any(s > 1 for s in batch.geometry.stride) or batch.geometry.positions == 1:
+        assert not is_cheaper(batch)
+
+
+def test_the_usual_convolution_is_cheaper_by_lags() -> None:
+    geometry = Geometry((3, 3), (1, 1), (1, 1), ((1, 1), (1, 1)))
+    batch = Patches(torch.zeros(1, 2, 32, 32), geometry)
+    assert is_cheaper(batch)
+    assert 4 * plan((32, 32), geometry).cost < 81 * 32 * 32
+    pointwise = Geometry((1, 1), (1, 1), (1, 1), ((0, 0), (0, 0)))
+    assert not is_cheaper(Patches(batch.images, pointwise))
+
+
+def test_a_large_kernel_is_planned_only_where_that_pays() -> None:
+    """Planning costs the square of the number of positions in Python."""
+    around = ((3, 3), (3, 3))
+    geometry = Geometry((7, 7), (1, 1), (1, 1), around)
+    assert not is_cheaper(Patches(torch.zeros(1, 2, 9, 9), geometry))
+    assert is_cheaper(Patches(torch.zeros(16, 64, 9, 9), geometry))
+    huge = Geometry((15, 15), (1, 1), (1, 1), ((7, 7), (7, 7)))
+    assert not is_cheaper(Patches(torch.zeros(64, 64, 32, 32), huge))
+
+
+def test_an_empty_sum_has_no_column() -> None:
+    sums = LaggedSums(Patches(torch.zeros(1, 1, 4), Geometry((2,), (1,), (1,), ((0, 0),))))
+    with pytest.raises(RuntimeError, match="no batch"):
+        sums.column()

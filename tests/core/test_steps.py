@@ -1,0 +1,250 @@
+"""Unusual steps: wrapped, nested, compiled, scaled, skipped, broken off, watched by others."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+import nscl
+from nscl.errors import ProtectionError
+from tests.core.guarding import MakeOptimizer, guard, mlp, sgd, values
+
+
+class Accelerated(Optimizer):
+    """Wraps like accelerate's AcceleratedOptimizer: an Optimizer that owns another."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+
+    @property
+    def param_groups(self) -> Any:  # type: ignore[override]
+        return self.optimizer.param_groups
+
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure)
+
+
+class Fabricated:
+    """Wraps like Fabric's _FabricOptimizer: takes the optimizer's class and attributes as well."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        kind = type(optimizer)
+        self.__class__ = type(f"Fabric{kind.__name__}", (type(self), kind), {})
+
+    @property
+    def optimizer(self) -> Optimizer:
+        return self._optimizer
+
+    def step(self, closure: Any = None) -> Any:
+        return self.optimizer.step(closure=closure) if closure else self.optimizer.step()
+
+
+@pytest.mark.parametrize("wrap", [Accelerated, Fabricated, lambda o: Accelerated(Fabricated(o))])
+def test_the_optimizer_inside_a_wrapper_is_guarded(wrap: Callable[[Optimizer], Any]) -> None:
+    scene = guard()
+    scene.protection.remove()
+    wrapper = wrap(scene.optimizer)
+    scene.memory.protect(wrapper)
+    with pytest.raises(ProtectionError, match="SGD is protected already"):
+        scene.memory.protect(scene.optimizer)
+    for _ in range(3):
+        scene.backward()
+        wrapper.step()
+    assert scene.moved() < 1e-12
+
+
+class Decaying(torch.optim.Adam):
+    """Does something to the weights around its parent's step."""
+
+    def step(self, closure: Any = None) -> Any:
+        with torch.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.mul_(0.99)
+        loss = super().step(closure)
+        with torch.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.add_(0.01)
+        return loss
+
+
+def test_a_step_that_calls_its_parents_step_is_guarded_around_it_too() -> None:
+    torch.optim.Adam(mlp().parameters())  # torch hooks the parent's step when first used
+    scene = guard(lambda p: Decaying(p, 1e-2))
+    scene.train()
+    assert scene.moved() < 1e-12
+
+
+@pytest.mark.parametrize("rule", [nscl.Tolerance(1e-12), nscl.Ridge(1.0)])
+def test_a_step_that_calls_its_parents_step_is_projected_once(rule: Any) -> None:
+    torch.optim.Adam(mlp().parameters())
+    results = []
+    model, old = mlp(norm=True), torch.randn(3, 6, dtype=torch.float64)
+    for _ in range(2):
+        scene = guard(lambda p: Decaying(p, 1e-2), model=copy.deepcopy(model), old=old, rule=rule)
+        if results:
+            # The same without a hooked parent: one pair of hooks around all of it.
+            scene.optimizer.step = lambda o=scene.optimizer: without_parents_hooks(o)
+        torch.manual_seed(1)
+        scene.train()
+        results.append(values(scene.model))
+    for name in results[0]:
+        assert torch.equal(results[0][name], results[1][name])
+
+
+def without_parents_hooks(optimizer: Optimizer) -> Any:
+    hooked = torch.optim.Adam.step
+    torch.optim.Adam.step = hooked.__wrapped__
+    try:
+        return type(optimizer).step(optimizer)
+    finally:
+        torch.optim.Adam.step = hooked
+
+
+class Nested(torch.optim.Adam):
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+def test_after_an_exception_a_nested_step_starts_afresh() -> None:
+    torch.optim.Adam(mlp().parameters())
+    scene = guard(lambda p: Nested(p, 1e-2))
+    scene.backward()
+    with pytest.raises(ZeroDivisionError) as kept:  # its traceback keeps the frames alive
+        scene.optimizer.step(lambda: 1 / 0)
+    scene.train()
+    assert kept.tb is not None
+    assert scene.moved() < 1e-12
+
+
+def test_a_step_that_raises_leaves_no_stale_snapshot() -> None:
+    scene = guard(model=mlp(norm=True))
+    scene.train()
+    scene.backward()
+    with pytest.raises(ZeroDivisionError):
+        scene.optimizer.step(lambda: 1 / 0)
+    with torch.no_grad():  # as after loading a checkpoint
+        for p in scene.model.parameters():
+            p.mul_(0.5)
+    scene.memory.remember([scene.old])
+    scene.before = scene.model(scene.old).detach()
+    halved = values(scene.model)["0.weight"]
+    scene.optimizer.zero_grad()
+    scene.optimizer.step()  # nothing has a gradient
+    assert torch.equal(values(scene.model)["0.weight"], halved)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
+def test_a_compiled_step_is_guarded() -> None:
+    scene = guard(lambda p: torch.optim.Adam(p, 1e-2))
+    step = torch.compile(scene.optimizer.step, backend="eager")
+    for _ in range(3):
+        scene.backward()
+        step()
+    scene.memory.remember([torch.randn(1, 6, dtype=torch.float64)])
+    scene.backward()
+    step()
+    assert scene.moved() < 1e-12
+    assert scene.memory.tasks == 2
+
+
+def test_the_users_own_hooks_run_in_their_order() -> None:
+    calls: list[str] = []
+    scene = guard()
+    scene.protection.remove()
+    optimizer, weight = scene.optimizer, scene.model[0].weight
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda *_: calls.append(f"{name} {float(weight.detach().sum()):.12g}")
+
+    optimizer.register_step_pre_hook(note("before, early"))
+    optimizer.register_step_post_hook(note("after, early"))
+    scene.memory.protect(optimizer)
+    optimizer.register_step_pre_hook(note("before, late"))
+    optimizer.register_step_post_hook(note("after, late"))
+    scene.train(1)
+    order = [call.rpartition(" ")[0] for call in calls]
+    assert order == ["before, early", "before, late", "after, early", "after, late"]
+    seen = [call.rpartition(" ")[2] for call in calls]
+    assert seen[0] == seen[1]
+    assert seen[2] != seen[3]  # between them the step was projected
+    assert scene.moved() < 1e-12
+
+
+SCALED: dict[str, MakeOptimizer] = {
+    "plain": lambda p: torch.optim.Adam(p, 1e-2, foreach=False),
+    "foreach": lambda p: torch.optim.Adam(p, 1e-2, foreach=True),
+    "fused": lambda p: torch.optim.Adam(p, 1e-2, fused=True),
+    "fused sgd": lambda p: torch.optim.SGD(p, 1e-2, momentum=0.9, fused=True),
+}
+
+
+@pytest.mark.parametrize("acts_on", ["step", "displacement"])
+@pytest.mark.parametrize("name", SCALED)
+def test_under_a_gradscaler_steps_are_the_same_and_skipped_steps_move_nothing(
+    name: str, acts_on: str
+) -> None:
+    results = []
+    model, old = mlp(norm=True), torch.randn(3, 6, dtype=torch.float64)
+    for enabled in (False, True):
+        scene = guard(
+            SCALED[name],
+            model=copy.deepcopy(model),
+            old=old,
+            acts_on=acts_on,
+            rule=nscl.Ridge(1.0),
+        )
+        scaler = torch.amp.GradScaler("cpu", enabled=enabled, init_scale=2.0**12)
+        x = torch.randn(8, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+        for i in range(6):
+            scene.optimizer.zero_grad()
+            broken = enabled and i % 2 == 1
+            if i % 2 == 1 and not enabled:
+                continue
+            loss = scene.model(x).square().mean() * (float("inf") if broken else 1.0)
+            scaler.scale(loss).backward()
+            before = values(scene.model)
+            scaler.step(scene.optimizer)
+            scaler.update()
+            after = values(scene.model)
+            assert all(torch.equal(before[n], after[n]) for n in after) is broken
+        results.append(values(scene.model))
+    for n, value in results[0].items():
+        torch.testing.assert_close(results[1][n], value, rtol=1e-9, atol=1e-12)
+
+
+def test_an_unscaled_and_clipped_gradient_is_taken_as_it_is() -> None:
+    scene = guard(lambda p: torch.optim.Adam(p, 1e-2, fused=True))
+    scaler = torch.amp.GradScaler("cpu")
+    for _ in range(3):
+        scene.optimizer.zero_grad()
+        scaler.scale(scene.model(torch.randn(8, 6).double()).square().mean()).backward()
+        scaler.unscale_(scene.optimizer)
+        nn.utils.clip_grad_norm_(scene.model.parameters(), 0.1)
+        scaler.step(scene.optimizer)
+        scaler.update()
+    assert scene.moved() < 1e-12
+
+
+def test_several_optimizers_over_one_model() -> None:
+    model = mlp()
+    old = torch.randn(3, 6, dtype=torch.float64)
+    memory = nscl.Memory(model, rule=nscl.Tolerance(1e-12))
+    first, second = sgd(model[0].parameters()), torch.optim.Adam(model[2].parameters(), 1e-2)
+    memory.protect(first)
+    memory.protect(second)
+    memory.remember([old])
+    assert memory.report().optimizers == ("SGD over 2 parameters", "Adam over 2 parameters")
+    before, start = model(old).detach(), values(model)
+    for i in range(6):
+        model.zero_grad()
+        model(torch.randn(8, 6).double()).square().mean().backward()
+        (first if i % 2 else second).step()
+    assert (model(old) - before).abs().max() < 1e-12
+    assert all(not torch.equal(start[name], now) for name, now in values(model).items())

@@ -1,0 +1,136 @@
+"""AdNS: its head phase, its teacher, its combined null spaces."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from nscl.methods.adns import AdNS, distillation
+from nscl.methods.base import Batch, Phase
+from nscl.methods.former import weights_of
+from nscl.training.prepare import build_config
+from tests.methods.projecting import (
+    CONVNET,
+    DOMAIN,
+    build,
+    bwt,
+    check_resumes,
+    metrics,
+    shift,
+    train,
+)
+
+SHORT = {"head_epochs": 2}
+
+
+def test_row_13_distillation_softened_by_two() -> None:
+    logits = torch.zeros(1, 2, requires_grad=True)
+    value = distillation(logits, torch.tensor([[2.0, 0.0]]), 2.0)
+    value.backward()  # type: ignore[no-untyped-call]
+    assert value.item() == pytest.approx(0.693147, abs=1e-6)
+    assert logits.grad is not None
+    assert logits.grad[0].tolist() == pytest.approx([-0.115529, 0.115529], abs=1e-6)
+    same = torch.tensor([[2.0, 0.0]], requires_grad=True)
+    distillation(same, torch.tensor([[2.0, 0.0]]), 2.0).backward()  # type: ignore[no-untyped-call]
+    assert same.grad is not None
+    assert same.grad.abs().max() < 1e-7
+
+
+def started(tmp_path: Path, **options: object) -> AdNS:
+    setup = build("adns", tmp_path, options={**SHORT, **options}, **CONVNET)
+    method = setup.method
+    assert isinstance(method, AdNS)
+    train(method, 0, steps=5)
+    method.end_task(0)
+    setup.loaders.task = 1
+    method.start_task(1)
+    return method
+
+
+def test_the_head_phase_leaves_everything_else_alone(tmp_path: Path) -> None:
+    method = started(tmp_path)
+    assert [(p.name, p.epochs) for p in method.phases(0)] == [("train", None)]
+    head, main = method.phases(1)
+    assert (head.name, head.epochs, main.name) == ("head", 2, "train")
+    before = weights_of(method.model)
+    train(method, 1, phase=head)
+    moved = {n for n, w in weights_of(method.model).items() if not torch.equal(w, before[n])}
+    assert moved == {"heads.1.weight", "heads.1.bias"}
+    method.close()
+
+
+@pytest.mark.parametrize("teacher", ["same_batch", "recorded"])
+def test_the_teacher_is_the_network_at_the_end_of_the_head_phase(
+    teacher: str, tmp_path: Path
+) -> None:
+    method = started(tmp_path, teacher=teacher, kl_coef=0.5)
+    head, main = method.phases(1)
+    train(method, 1, phase=head)
+    method.leave_phase(1, head)
+    split = method.training_split(1)
+    images, labels = next(iter(method.lab.loader(split, purpose="x", augment="none")))
+    with torch.no_grad():
+        method.model.eval()
+        expected = method.model(images, 1)
+    train(method, 1, phase=main, steps=5)
+    batch = Batch(images, labels, 1)
+    found = method._teacher_logits(batch)
+    assert found is not None
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert method.model.training
+    outcome = method.loss(batch, main)
+    cross = F.cross_entropy(outcome.logits, outcome.labels)
+    added = float((outcome.loss - cross).detach())
+    assert added == pytest.approx(0.5 * method.metrics()["distillation"], rel=1e-4)
+    assert added > 0
+    true = method.lab.stream[1].train.labels
+    assert (outcome.labels <= true.max()).all()  # numbers have become labels again
+    method.close()
+
+
+def test_the_accumulated_null_space_is_cut_to_what_is_shared(tmp_path: Path) -> None:
+    method = started(tmp_path, a_core=1000.0, u_k=0.9)
+    first = {n: s.free for n, s in method.memory._state.spectra.items()}
+    train(method, 1, steps=5)
+    method.end_task(1)
+    for name, spectrum in method.memory._state.spectra.items():
+        eigenvalues = torch.linalg.eigvalsh(method.memory._state.covariances[name].dense())
+        assert torch.allclose(spectrum.eigenvalues, eigenvalues.clamp_min(0), atol=1e-8)
+        assert spectrum.free == pytest.approx(round(spectrum.free), abs=1e-3)
+        assert spectrum.free <= 0.9 * (first[name] + spectrum.features) / 2
+    method.close()
+
+
+def test_old_features_move_less_than_under_fine_tuning(tmp_path: Path) -> None:
+    options = {"a_core": 10.0, "a_end": 5.0}
+    assert shift("adns", tmp_path, options=options) < shift("finetune", tmp_path) / 5
+
+
+@pytest.mark.parametrize(
+    "said",
+    [CONVNET, DOMAIN, {"options": {"scale": "frobenius"}}],
+    ids=["conv", "domain", "frobenius"],
+)
+def test_runs(said: dict[str, object], tmp_path: Path) -> None:
+    last = metrics("adns", tmp_path, **said)[-1]
+    assert 0 < last["free"] < 1
+    assert last["distillation"] > 0
+
+
+@pytest.mark.parametrize("phase", ["head", "train"])
+@pytest.mark.parametrize("teacher", ["same_batch", "recorded"])
+def test_resumes_bit_for_bit(phase: str, teacher: str, tmp_path: Path) -> None:
+    check_resumes("adns", tmp_path, phase=phase, options={**SHORT, "teacher": teacher})
+
+
+def test_forgets_less_than_fine_tuning() -> None:
+    assert bwt("adns", (("head_epochs", 3),)) > bwt("finetune") + 1
+
+
+def test_presets_have_the_published_numbers() -> None:
+    config = build_config("split-cifar100-20", {"method": "adns", "preset": "official"})
+    assert config.options["a_core"] == 180.0
+    assert config.options["scale"] == "frobenius"
+    assert config.optim.lr == 1e-4
+    assert Phase().epochs is None

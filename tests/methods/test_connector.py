@@ -1,0 +1,108 @@
+"""Connector: two networks from one start, and their mean."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nscl.methods.connector import PLASTIC, STABLE, Connector, connect
+from nscl.methods.former import answer, weights_of
+from tests.methods.projecting import (
+    CONVNET,
+    DOMAIN,
+    build,
+    bwt,
+    check_resumes,
+    features,
+    metrics,
+    train,
+)
+
+
+def test_the_mean_of_two_networks() -> None:
+    stable = {"w": torch.zeros(2), "n": torch.tensor(7)}
+    plastic = {"w": torch.ones(2), "n": torch.tensor(9)}
+    found = connect(stable, plastic, 1 / 4)
+    assert found["w"].tolist() == [0.25, 0.25]
+    assert found["n"] == 7
+    assert connect(stable, plastic, 1.0)["w"].tolist() == [1.0, 1.0]
+
+
+def test_both_start_from_the_last_task_and_meet(tmp_path: Path) -> None:
+    setup = build("connector", tmp_path, **CONVNET)
+    method = setup.method
+    assert isinstance(method, Connector)
+    assert [p.name for p in method.phases(0)] == ["train"]
+    train(method, 0, steps=5)
+    method.end_task(0)
+    setup.loaders.task = 1
+    method.start_task(1)
+    assert method.phases(1) == (PLASTIC, STABLE)
+    start = weights_of(method.model)
+
+    method.enter_phase(1, PLASTIC)
+    train(method, 1, phase=PLASTIC, steps=9)
+    plastic = weights_of(method.model)
+    assert not method.memory.report().optimizers  # nothing guards the plastic network
+
+    method.enter_phase(1, STABLE)
+    assert all(torch.equal(w, start[n]) for n, w in weights_of(method.model).items())
+    train(method, 1, phase=STABLE, steps=9)
+    stable = weights_of(method.model)
+    assert method.memory.report().optimizers
+
+    method.leave_phase(1, STABLE)
+    for name, weight in weights_of(method.model).items():
+        if weight.is_floating_point():
+            expected = (stable[name] + plastic[name]) / 2  # the second task: 1 − 1/2 and 1/2
+            assert torch.allclose(weight, expected, atol=1e-6), name
+    running = "backbone.norms.0.running_mean"
+    assert not torch.equal(plastic[running], stable[running])
+    setup.close()
+
+
+def test_the_plastic_network_is_tied_to_the_previous_features(tmp_path: Path) -> None:
+    moved = []
+    for coefficient in (0.0, 100.0):
+        setup = build("connector", tmp_path, options={"feature_coef": coefficient})
+        method = setup.method
+        train(method, 0)
+        method.start_task(1)
+        before = features(method, 1)
+        train(method, 1, phase=PLASTIC)
+        moved.append(float((features(method, 1) - before).square().mean()))
+        setup.close()
+    assert 0 < moved[1] < moved[0] / 10
+
+
+def test_an_answer_with_other_weights_leaves_the_module_alone() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout())
+    old = weights_of(model)
+    model.eval()
+    x = torch.randn(6, 3)
+    expected = model(x)
+    model.train()
+    model[2].eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1.0)
+    now = weights_of(model)
+    assert torch.allclose(answer(model, old, x), expected)
+    assert all(torch.equal(w, now[n]) for n, w in weights_of(model).items())
+    assert [part.training for part in model] == [True, True, False]
+
+
+@pytest.mark.parametrize("said", [CONVNET, DOMAIN], ids=["conv", "domain"])
+def test_runs(said: dict[str, object], tmp_path: Path) -> None:
+    last = metrics("connector", tmp_path, **said)[-1]
+    assert 0 < last["free"] < 1
+    assert last["feature_distance"] > 0
+
+
+@pytest.mark.parametrize("phase", ["plastic", "stable"])
+def test_resumes_bit_for_bit(phase: str, tmp_path: Path) -> None:
+    check_resumes("connector", tmp_path, phase=phase)
+
+
+def test_forgets_less_than_fine_tuning() -> None:
+    assert bwt("connector") > bwt("finetune") + 1

@@ -1,0 +1,131 @@
+"""Every example runs as a real process and reaches the numbers it promises."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = ROOT / "examples"
+NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+
+
+def start(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run an example with this interpreter; a warning of ours is an error."""
+    paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "PYTHONWARNINGS": "error::UserWarning",
+        "PYTHONIOENCODING": "utf-8",
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "100",
+    }
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        timeout=600,
+        check=False,
+    )
+
+
+def run(*command: str | Path) -> str:
+    done = start(*command)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def numbers(text: str) -> list[float]:
+    return [float(found) for found in re.findall(NUMBER, text)]
+
+
+def demo_rows(output: str) -> dict[str, list[float]]:
+    """Rows of the demo's table by name: task 1, after task 2, forgotten, task 2, drift."""
+    rows = {}
+    for line in output.splitlines():
+        if line.startswith("│"):
+            name, *cells = (cell.strip() for cell in line.strip("│").split("│"))
+            rows[name] = [float(cell) for cell in cells]
+    return rows
+
+
+def check_demo(seed: int) -> None:
+    rows = demo_rows(run(EXAMPLES / "two_tasks.py", str(seed)))
+    assert list(rows) == ["Adam", "Adam + Memory", "Adam + Memory, Ridge"]
+    plain, memory, ridge = rows.values()
+    assert plain[0] == memory[0] == ridge[0] > 95  # until task 2 all three are the same
+    assert plain[2] > 5
+    assert plain[4] > 10
+    for held in (memory, ridge):
+        assert held[2] < 2
+        assert held[4] < 1
+    assert memory[3] > 75
+    assert ridge[3] > 90
+
+
+def test_the_demo() -> None:
+    assert len((EXAMPLES / "two_tasks.py").read_text().splitlines()) < 60
+    check_demo(seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_the_demo_does_not_depend_on_luck(seed: int) -> None:
+    check_demo(seed)
+
+
+def test_own_layer() -> None:
+    output = run(EXAMPLES / "own_layer.py")
+    assert "no null space is known for '2.weight' (CosineLinear)" in output
+    first, last, moved = numbers(output.splitlines()[-1])
+    assert last < 0.2 * first
+    assert moved < 1e-4
+
+
+def test_ship_memory() -> None:
+    output = run(EXAMPLES / "ship_memory.py")
+    trained, kept, drift = output.splitlines()
+    before = float(re.findall(rf"({NUMBER}) %", trained)[0])
+    old, new = (float(found) for found in re.findall(rf"({NUMBER}) %", kept))
+    assert before > 95
+    assert old > before - 2
+    assert new > 90
+    assert float(re.findall(rf"({NUMBER}) %", drift)[0]) < 1
+
+
+def test_distributed() -> None:
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    lines = sorted(run(*launcher, EXAMPLES / "distributed.py").splitlines())
+    starts = [line.partition(":")[0] for line in lines]
+    assert starts == ["DDP, rank 0", "DDP, rank 1", "FSDP2, rank 0", "FSDP2, rank 1"]
+    said = [line.partition(":")[2] for line in lines]
+    assert said[0] == said[1]
+    assert said[2] == said[3]
+    for line in said:
+        *free, moved, drift = numbers(line)
+        assert free == [17.0, 49.0]  # the old rows of both ranks, 16, out of 33 and 65 directions
+        assert moved < 1e-5
+        assert abs(drift) < 1e-6
+
+
+@pytest.mark.slow
+def test_the_readme_shows_what_the_picture_measures(tmp_path: Path) -> None:
+    """Numbers may differ in the last digits between machines, but not in what they say."""
+    output = run(EXAMPLES / "picture.py", tmp_path)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    measured = [line for line in output.splitlines() if line.startswith("| Adam")]
+    written = [line for line in readme.splitlines() if line.startswith("| Adam")]
+    assert len(measured) == len(written) == 3
+    for here, there in zip(measured, written, strict=True):
+        assert here.split("|")[1] == there.split("|")[1]
+        gaps = [abs(a - b) for a, b in zip(numbers(here), numbers(there), strict=True)]
+        assert mean(gaps) < 2
+    assert (tmp_path / "two_tasks.png").stat().st_size > 10_000
+    assert (tmp_path / "two_tasks.svg").read_text(encoding="utf-8").startswith("<?xml")
