@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import nscl
-from tests.core.memories import move
+from tests.core.memories import covariance, move
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -178,3 +178,16 @@ def test_numbers_of_a_report_are_those_of_the_spectrum() -> None:
     weights = 1 / (1 + values / values.mean())
     assert soft.free == pytest.approx(float(weights.sum()), rel=1e-6)
     assert soft.share == pytest.approx(float((weights * values).sum() / values.sum()), rel=1e-6)
+
+
+def test_spectra_are_those_of_the_covariance() -> None:
+    model = nn.Conv1d(4, 2, 3, groups=2).double()
+    memory = nscl.Memory(model, rule=nscl.Energy(0.1))
+    assert memory.spectra() == {}
+    memory.remember([torch.randn(5, 4, 9).double()])
+    eigenvalues, weights = memory.spectra()["model"]
+    truth = torch.linalg.eigvalsh(covariance(memory, "model"))
+    assert torch.allclose(eigenvalues, truth, atol=1e-13)
+    assert eigenvalues.shape == weights.shape == (2, 7)
+    assert memory.report().layers[0].free == weights.sum()
+    assert ((weights * eigenvalues).sum(-1) <= 0.1 * eigenvalues.sum(-1)).all()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -82,6 +83,23 @@ def test_batches_of_every_kind(batches: Any) -> None:
     memory.remember(batches(x))
     plain.remember([x])
     assert same(remembered(memory), remembered(plain))
+
+
+def test_means_over_batches_as_the_authors_take_them() -> None:
+    """A map keeps its positions, so a batch gives as many rows as one image has."""
+    model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(48, 2)).double()
+    memory, batches = nscl.Memory(model), images(12).double().split(4)
+    memory.remember(batches, batch_mean=True)
+    patches = torch.cat([F.unfold(b.mean(0, keepdim=True), 3, padding=1)[0].mT for b in batches])
+    rows = torch.cat([patches, torch.ones(len(patches), 1)], 1)
+    assert rows_seen(memory, "0") == len(rows) == 3 * 16
+    assert (covariance(memory, "0") - rows.mT @ rows / len(rows)).abs().max() < 1e-12
+    means = torch.stack([model[:2](b).detach().mean(0) for b in batches])
+    rows = torch.cat([means, torch.ones(3, 1)], 1)
+    assert (covariance(memory, "2") - rows.mT @ rows / 3).abs().max() < 1e-12
+    tokens = nscl.Memory(nn.Embedding(4, 2))
+    tokens.remember([torch.tensor([[1, 2], [1, 1]])], batch_mean=True)
+    assert rows_seen(tokens, "model") == 4  # a token has no mean
 
 
 def test_a_forward_of_ones_own() -> None:

@@ -103,6 +103,7 @@ def test_the_literal_ratio_compares_with_the_very_smallest() -> None:
     spectrum = torch.tensor([1e-16, 1e-3, 1.0])
     assert Ratio(10.0, literal=True)(spectrum).tolist() == [1, 0, 0]
     assert Ratio(10.0)(spectrum).tolist() == [1, 1, 0]
+    assert Ratio(10.0, literal=True)(torch.tensor([1.0, 10.0, 11.0])).tolist() == [1, 1, 0]  # ≤
 
 
 @pytest.mark.parametrize("a", [0, -1.0, math.nan, math.inf])

@@ -115,7 +115,8 @@ def test_a_norm_that_never_ran_goes_on_moving() -> None:
     model = nn.ModuleDict({"one": nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))})
     model["two"] = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
     memory = nscl.Memory(model, statistics="freeze")
-    memory.protect(torch.optim.SGD(model.parameters(), 0.1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    memory.protect(optimizer)
     memory.remember([torch.randn(5, 3)], forward=lambda m, x: m["one"](x))
     before = snapshot({name: head[0] for name, head in model.items()})
     for head in model.values():
@@ -125,18 +126,24 @@ def test_a_norm_that_never_ran_goes_on_moving() -> None:
 
 
 def test_modes_come_back_even_when_the_layer_raises() -> None:
-    model = Network(nn.BatchNorm1d(4)).train()
+    model, broken = Network(nn.BatchNorm1d(4)).train(), list[bool]()
+    model.norm.register_forward_pre_hook(lambda *_: 1 / 0 if broken else None)
     memory = nscl.Memory(model, statistics="freeze")
-    memory.protect(torch.optim.SGD(model.parameters(), 0.1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    memory.protect(optimizer)
     memory.remember([torch.randn(5, 4)])
-    handle = model.norm.register_forward_pre_hook(lambda *_: 1 / 0)
-    for bad in (torch.randn(5, 3), torch.randn(5, 4)):
-        with pytest.raises((RuntimeError, ZeroDivisionError)):
-            model(bad)
-        assert model.norm.training
-    handle.remove()
+    with pytest.raises(RuntimeError, match="running_mean should contain"):
+        model(torch.randn(5, 3))
+    assert model.norm.training
+    broken.append(True)
+    with pytest.raises(ZeroDivisionError):
+        model(torch.randn(5, 4))
+    assert model.norm.training
+    broken.clear()
+    held = statistics(model)
     model(torch.randn(5, 4))
     assert model.norm.training
+    assert unchanged(model, held)
 
 
 def test_the_distance_by_hand() -> None:

@@ -158,3 +158,26 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         memory.save(tmp_path / "m.safetensors")
     with pytest.raises(nscl.NsclError, match="merged"):
         memory.merge(memory)
+
+
+def test_a_layer_that_no_pass_has_run_has_not_moved() -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.spare = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.used(x)
+            return found
+
+    model = Branches()
+    memory = Steered(model)
+    memory.protect(optimizer := torch.optim.SGD(model.parameters(), 1.0))
+    assert set(memory.observe([torch.randn(4, 3)])) == {"used"}
+    every = {n: Projection(torch.eye(4)[None] * 0.5, removes=True) for n in ("used", "spare")}
+    memory.steer(every)
+    model(torch.randn(4, 3)).square().sum().backward()
+    optimizer.step()
+    found = memory.forgetting()
+    assert [layer.name for layer in found.layers] == ["used"]
+    assert found.total.drift > 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -314,3 +315,19 @@ def test_a_failed_remember_leaves_offloaded_covariances_in_place() -> None:
         memory.remember([OLD, Tensor()])
     assert same(remembered(memory), known)
     assert hooks(model) == before
+
+
+def test_a_temporary_folder_that_is_cleaned_up_is_told() -> None:
+    model = network()
+    memory = made(model, offload="disk")
+    assert memory._shelf is not None
+    shutil.rmtree(memory._shelf.folder)
+    for act in (memory.forgetting, lambda: memory.remember([OLD])):
+        with pytest.raises(MemoryFileError, match=r"is gone .* set TMPDIR"):
+            act()
+    memory = nscl.Memory(model, offload="disk")
+    assert memory._shelf is not None
+    shutil.rmtree(memory._shelf.folder)
+    with pytest.raises(MemoryFileError, match=r"cannot be written .*the memory is unchanged"):
+        memory.remember([OLD])
+    assert memory.tasks == 0

@@ -71,7 +71,7 @@ class Steered(Memory):
     ) -> None:
         super().__init__(model, norms=norms, exclude=exclude)
         self.keep = keep
-        self._seen: dict[str, Moments] = {}
+        self._seen: dict[str, Moments] | None = None  # only while a pass is observed
 
     @property
     def projections(self) -> dict[str, Projection]:
@@ -92,8 +92,11 @@ class Steered(Memory):
         They are those of this pass, or of all passes so far with ``keep=True``. How steps are
         projected changes only with the next ``steer``.
         """
-        self.remember(batches, forward=forward, loss=loss, batch_mean=batch_mean)
-        seen, self._seen = self._seen, {}
+        self._seen = seen = {}
+        try:
+            self.remember(batches, forward=forward, loss=loss, batch_mean=batch_mean)
+        finally:
+            self._seen = None
         return seen
 
     def steer(self, projections: Projections, spectra: Spectra | None = None) -> None:
@@ -135,6 +138,8 @@ class Steered(Memory):
         parameters, layers, drift, energy = self._inventory().parameters, [], 0.0, 0.0
         for name, projection in projections.items():
             block = self._state.blocks[name]
+            if not self._state.reference.keys() >= set(block.parameters):
+                continue  # no pass has run it: there is nothing that it could have moved from
             before = {p: whole(self._state.reference[p]).double().cpu() for p in block.parameters}
             now = {p: whole(parameters[p].detach()).double().cpu() for p in block.parameters}
             moved = _held(block, projection, {p: now[p] - before[p] for p in now})
@@ -162,8 +167,8 @@ class Steered(Memory):
         """Take over a ``state_dict``, steering included."""
         super().load_state_dict(state)
         masks = {name: Mask(free) for name, free in state["masks"].items()}
-        blocks = {name: self._inventory().blocks[name] for name in masks}
-        blocks = {**self._state.blocks, **blocks}
+        found = self._inventory().blocks
+        blocks = {**self._state.blocks, **{name: found[name] for name in masks}}
         self._switch(replace(self._state, blocks=blocks, projections=masks))
         self.steer(
             {name: Projection(**kept) for name, kept in state["steering"].items()},
@@ -184,11 +189,10 @@ class Steered(Memory):
     def _replace(self, state: State) -> None:
         """Keep what was asked for; steering stays as it is."""
         before = self._state
-        self._seen = {
-            name: Moments(covariance, state.blocks[name].features)
-            for name, covariance in state.covariances.items()
-            if not covariance.is_diagonal
-        }
+        if self._seen is not None:
+            for name, covariance in state.covariances.items():
+                if not covariance.is_diagonal:
+                    self._seen[name] = Moments(covariance, state.blocks[name].features)
         masks, spectra = self._tokens(state)
         self._switch(
             replace(
@@ -207,8 +211,8 @@ class Steered(Memory):
             if covariance.is_diagonal:
                 block, before = state.blocks[name], self._state.projections.get(name)
                 dtype = state.reference[block.weight].dtype
-                made = analyse(block, covariance, self.rule, frobenius=False, dtype=dtype)
-                spectra[name], mask = made
+                found = analyse(block, covariance, self.rule, frobenius=False, dtype=dtype)
+                spectra[name], mask = found
                 if isinstance(mask, Mask):
                     held = before.free if isinstance(before, Mask) else torch.ones_like(mask.free)
                     masks[name] = Mask(mask.free * held)

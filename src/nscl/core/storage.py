@@ -195,7 +195,13 @@ class OnDisk:
 
     def load(self) -> Tensor:
         """Map the file."""
-        return load_file(self.path)["sums"]
+        try:
+            return load_file(self.path)["sums"]
+        except OSError as problem:
+            raise MemoryFileError(
+                f"{self.path} is gone ({problem}): offload='disk' keeps covariances in a temporary "
+                "folder; set TMPDIR to one that nobody cleans up"
+            ) from problem
 
 
 class Shelf:
@@ -212,7 +218,13 @@ class Shelf:
             return covariance
         self._count += 1
         path = self.folder / f"{self._count}.safetensors"
-        save_file({"sums": covariance.stored.contiguous()}, path)
+        try:
+            save_file({"sums": covariance.stored.contiguous()}, path)
+        except (OSError, SafetensorError) as problem:
+            raise MemoryFileError(
+                f"{path} cannot be written ({problem}): the memory is unchanged; make room, or set "
+                "TMPDIR to a folder that has it"
+            ) from problem
         return replace(covariance, stored=OnDisk(path, covariance.stored.nbytes))
 
     def keep_only(self, state: State) -> None:

@@ -19,6 +19,7 @@ The life of a task, and what survives a kill::
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -100,6 +101,7 @@ class Lab:
     seed: int
     make_optimizer: Callable[[Sequence[dict[str, Any]]], Optimizer]
     loader: Callable[..., Batches]  # loader(split, purpose=..., augment=..., shuffle=...)
+    data_dir: Path | None = None  # where further data sets are looked for first
 
     @property
     def tasks(self) -> int:
@@ -188,6 +190,10 @@ class Method:
 
     def metrics(self) -> dict[str, float]:
         """Figures that show the method at work, logged after every epoch."""
+        return {}
+
+    def notes(self) -> dict[str, Any]:
+        """What a reader of the numbers must know, such as which further images were used."""
         return {}
 
     def spectra(self) -> Mapping[str, tuple[Tensor, Tensor]]:

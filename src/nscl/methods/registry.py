@@ -32,6 +32,9 @@ _PAPERS = {
     "sgp": "Saha and Roy, AAAI 2023",
     "adns": "Kong et al., ECCV 2022",
     "connector": "Lin et al., CVPR 2022",
+    "lwf": "Li and Hoiem, TPAMI 2017",
+    "muc": "Liu et al., ECCV 2020",
+    "gd": "Lee et al., ICCV 2019",
 }
 
 METHODS: dict[str, MethodInfo] = {
@@ -148,6 +151,29 @@ METHODS: dict[str, MethodInfo] = {
             "parameters held by their share in the fall of old tasks' losses",
             "parameters",
             "Zenke et al., ICML 2017",
+        ),
+        MethodInfo(
+            "lwf",
+            "nscl.methods.lwf:LwF",
+            "old heads distilled from the previous network on new images; new head warmed up",
+            "parameters",
+            _PAPERS["lwf"],
+        ),
+        MethodInfo(
+            "muc-mas",
+            "nscl.methods.muc_mas:MUCMAS",
+            "MAS importances of several classifiers made to disagree on unlabelled images",
+            "parameters",
+            _PAPERS["muc"],
+            "labels, external images",
+        ),
+        MethodInfo(
+            "gd-wild",
+            "nscl.methods.gd_wild:GDWild",
+            "distillation from the previous network, a new teacher and both, on images of the wild",
+            "data",
+            _PAPERS["gd"],
+            "labels, external images",
         ),
     )
 }

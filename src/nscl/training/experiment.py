@@ -261,8 +261,12 @@ class Experiment:
             stores=method_info(self.config.method).stores,
             config=identity.config,
             environment=identity.environment,
-            notes={"data": self.setup.stream.note} if self.setup.stream.note else {},
+            notes=self._notes(),
         )
+
+    def _notes(self) -> State:
+        note = self.setup.stream.note
+        return ({"data": note} if note else {}) | self.method.notes()
 
 
 def _peak_memory() -> int:

@@ -133,5 +133,6 @@ def _method(config: RunConfig, model: TaskModel, loaders: Loaders) -> Method:
         seed=config.seed,
         make_optimizer=lambda groups: make_optimizer(config.optim, groups),
         loader=loaders,
+        data_dir=config.data_dir,
     )
     return kind(lab, validated(kind.options_type, config.options, where="method."))

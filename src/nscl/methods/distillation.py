@@ -1,0 +1,69 @@
+"""Distillation: how far a network's softened answers are from a teacher's. Pure functions.
+
+With ``q = softmax(teacher / T)`` and ``p = softmax(student / T)`` over the last dimension, cross
+entropy ``−Σ q log p`` and ``KL(q ‖ p)`` differ by the entropy of ``q``, so their gradients, ``(p −
+q) / T`` per sample, are the same. Hinton's factor T², which undoes one of the two divisions by T in
+it, is left to the caller: LwF has none, global distillation has it (METHODS §9, §11).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def softened_cross_entropy(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
+    """Cross entropy of each sample, ``[..., classes]`` to ``[...]``.
+
+    >>> softened_cross_entropy(torch.zeros(2), torch.tensor([2.0, 0.0]), temperature=2.0)
+    tensor(0.6931)
+    """
+    target = (teacher / temperature).softmax(-1)
+    return -(target * (student / temperature).log_softmax(-1)).sum(-1)
+
+
+def softened_kl(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
+    """KL divergence of each sample from the teacher's answer, ``[..., classes]`` to ``[...]``.
+
+    >>> softened_kl(torch.zeros(2), torch.tensor([2.0, 0.0]), temperature=2.0)
+    tensor(0.1109)
+    """
+    target = (teacher / temperature).log_softmax(-1)
+    answer = (student / temperature).log_softmax(-1)
+    return F.kl_div(answer, target, reduction="none", log_target=True).sum(-1)
+
+
+def kl_from(target: Tensor, student: Tensor) -> Tensor:
+    """KL divergence of each sample's answer from given probabilities, which may contain zeros."""
+    return F.kl_div(student.log_softmax(-1), target, reduction="none").sum(-1)
+
+
+def kl_per_head(
+    student: Tensor,
+    teacher: Tensor,
+    sizes: Sequence[int],
+    *,
+    temperature: float,
+    over_heads: Literal["sum", "mean"] = "sum",
+) -> Tensor:
+    """KL of heads side by side, ``[samples, Σ sizes]``, a softmax each: mean over samples.
+
+    >>> old = torch.tensor([[2.0, 0.0, 2.0, 0.0]])
+    >>> kl_per_head(torch.zeros(1, 4), old, (2, 2), temperature=2.0)
+    tensor(0.2219)
+    """
+    pairs = zip(_blocks(student, sizes), _blocks(teacher, sizes), strict=True)
+    losses = [softened_kl(ours, theirs, temperature=temperature) for ours, theirs in pairs]
+    total = sum((loss.sum(1).mean() for loss in losses), start=student.new_zeros(()))
+    return total if over_heads == "sum" else total / len(sizes)
+
+
+def _blocks(logits: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """Cut into ``[samples, heads, classes]``: in one piece where all heads are equally wide.
+
+    One softmax for all heads keeps the cost of a step from growing with their number.
+    """
+    if len(set(sizes)) == 1:
+        return [logits.view(len(logits), len(sizes), sizes[0])]
+    return [part.unsqueeze(1) for part in logits.split(list(sizes), dim=1)]

@@ -1,0 +1,92 @@
+"""Images that belong to no task, for methods that learn from such: opened anew for every task.
+
+Which pool it is depends on the run's options and on what is on disk; its name stands in the
+result's notes, and a run that resumes with another one is refused.
+"""
+
+from dataclasses import replace
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from nscl.data.pools import DEFAULT_POOL_SIZE, UnlabelledPool, open_pool
+from nscl.data.tasks import Split
+from nscl.errors import NsclError
+from nscl.methods.base import Lab, Options
+
+_BORROWED = 1000  # images of the task at hand that the procedural pool makes some of its own from
+
+_NOTHING = Split(torch.empty((0, 1, 1, 1), dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
+
+
+class PoolOptions(Options):
+    """Which unlabelled images: a benchmark, ``folder:PATH``, ``procedural`` or ``auto``."""
+
+    pool: str = "auto"
+    pool_size: int = Field(DEFAULT_POOL_SIZE, ge=1)  # at most so many of them
+
+
+class ExternalImages:
+    """The pool of a run, with the one of the task at hand kept open."""
+
+    def __init__(self, lab: Lab, options: PoolOptions) -> None:
+        self.lab, self.options = lab, options
+        self.name: str | None = None
+        self._open: tuple[int, UnlabelledPool] | None = None
+        if options.pool not in ("auto", "procedural"):
+            # A pool that is not there is told now, before the run makes a folder.
+            open_pool(options.pool, like=lab.stream, size=1, data_dir=lab.data_dir)
+
+    def of_task(self, task: int) -> UnlabelledPool:
+        """The pool of a task: drawn anew for each, the same again when a run resumes."""
+        if self._open is None or self._open[0] != task:
+            self._open = task, self._opened(task)
+        return self._open[1]
+
+    def expect(self, name: str | None) -> None:
+        """Hold a resumed run to the pool it began with."""
+        self.name = name
+
+    def notes(self) -> dict[str, str]:
+        """The pool's name, to stand beside every number."""
+        return {} if self.name is None else {"pool": self.name}
+
+    def _opened(self, task: int) -> UnlabelledPool:
+        seed = 1000 * self.lab.seed + task
+        split = self.lab.stream[task].train
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.randperm(len(split), generator=generator)[:_BORROWED]
+        pool = open_pool(
+            self.options.pool,
+            like=self.lab.stream,
+            size=self.options.pool_size,
+            data_dir=self.lab.data_dir,
+            seed=seed,
+            current=split.gather(rows),
+        )
+        if self.name not in (None, pool.name):
+            raise NsclError(
+                f"the run began with the unlabelled pool {self.name}, now --method.pool "
+                f"{self.options.pool} opens {pool.name}: put the first one back, or start a new run"
+            )
+        self.name = pool.name
+        return pool
+
+
+def prepared(lab: Lab, images: Tensor) -> Tensor:
+    """Stored images as the network sees those of a training batch: augmented, normalised, moved.
+
+    Draws come from torch's global generator, so a step's are the same whenever it is made.
+    """
+    if len(images) == 0:
+        return images.to(lab.device, torch.float32)
+    split = Split(images, torch.zeros(len(images), dtype=torch.int64))
+    loader = lab.loader(split, purpose="prepared", shuffle=False, batch_size=len(images))
+    return next(iter(replace(loader, generator=None, shard=(0, 1))))[0]
+
+
+def drawn_rows(lab: Lab, available: int, count: int) -> Tensor:
+    """Rows drawn with replacement; processes of one run that draw together draw different ones."""
+    rank, ranks = lab.loader(_NOTHING, purpose="ranks").shard
+    return torch.randint(available, (count * ranks,))[rank::ranks]

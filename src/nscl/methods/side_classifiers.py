@@ -1,0 +1,116 @@
+"""Side classifiers: several heads on the same features that agree here and differ elsewhere.
+
+The mathematics of MUC (Liu et al., ECCV 2020; METHODS §7) without its training: how far answers are
+apart, and what importances through each classifier say together.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from nscl.methods.mas_importance import Output, mas_importance
+from nscl.models.heads import TaskModel
+
+Importance = dict[str, Tensor]
+
+_EPS = 1e-12
+_BACKBONE = "backbone."
+
+
+def discrepancy(probabilities: Tensor) -> Tensor:
+    """D of ``[samples, heads, classes]``: mean absolute difference, summed over pairs of heads.
+
+    >>> discrepancy(torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]))
+    tensor(1.)
+    """
+    gaps = (probabilities.unsqueeze(2) - probabilities.unsqueeze(1)).abs().mean((0, 3))
+    return gaps.triu(1).sum()
+
+
+def stability(main: Tensor, sides: Tensor, *, eps: float = _EPS) -> Tensor:
+    """``exp(1 − s / (Ω_main + eps))`` with s the spread of ``[heads, ...]`` around the main one.
+
+    >>> stability(torch.ones(1), torch.tensor([[0.0], [1.0], [2.0]]))
+    tensor([1.2014])
+    """
+    spread = (sides - main).square().mean(0).sqrt()
+    return torch.exp(1 - spread / (main + eps))
+
+
+def combined(main: Importance, sides: list[Importance], factor: float | None) -> Importance:
+    """Importance of one task: ``Ω_main + factor · mean Ω_k``; None is the stability factor."""
+    total = {}
+    for name, value in main.items():
+        each = torch.stack([side[name] for side in sides])
+        weight = stability(value, each) if factor is None else factor
+        total[name] = value + weight * each.mean(0)
+    return total
+
+
+class SideClassifiers(nn.Linear):
+    """``heads`` classifiers as wide as ``like``, held in one layer."""
+
+    def __init__(self, like: nn.Linear, heads: int) -> None:
+        super().__init__(like.in_features, heads * like.out_features)
+        self.heads = heads
+        self.to(like.weight)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map features to logits ``[samples, heads, classes]``."""
+        logits: Tensor = super().forward(features)
+        return logits.view(len(logits), self.heads, -1)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Sum over classifiers of the mean cross entropy."""
+        return self.heads * F.cross_entropy(logits.flatten(0, 1), self._repeated(labels))
+
+    def accuracy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Percentage of right answers, the mean over classifiers."""
+        hits = logits.flatten(0, 1).argmax(1) == self._repeated(labels)
+        return 100 * hits.float().mean()
+
+    def _repeated(self, labels: Tensor) -> Tensor:
+        return labels.repeat_interleave(self.heads)
+
+    def outputs(self, backbone: nn.Module) -> list[Output]:
+        """Each classifier's logits as a function of the network's parameters by name."""
+        weights = self.weight.detach().chunk(self.heads)
+        biases = self.bias.detach().chunk(self.heads)
+        return [_through(backbone, w, b) for w, b in zip(weights, biases, strict=True)]
+
+
+def _through(backbone: nn.Module, weight: Tensor, bias: Tensor) -> Output:
+    def output(theta: dict[str, Tensor], images: Tensor) -> Tensor:
+        own = {n.removeprefix(_BACKBONE): p for n, p in theta.items() if n.startswith(_BACKBONE)}
+        return F.linear(functional_call(backbone, own, (images,)), weight, bias)
+
+    return output
+
+
+def importance_of_task(
+    model: TaskModel,
+    side: SideClassifiers,
+    task: int,
+    *,
+    parameters: dict[str, Tensor],
+    batches: Callable[[], Iterable[Tensor]],
+    factor: float | Literal["stability"],
+) -> Importance:
+    """MAS through the main head and through each side classifier, in eval mode, put together."""
+
+    def main(theta: dict[str, Tensor], images: Tensor) -> Tensor:
+        logits: Tensor = functional_call(model, theta, (images, task))
+        return logits
+
+    training = model.training
+    model.eval()
+    try:
+        own = mas_importance(main, parameters, batches())
+        sides = [mas_importance(out, parameters, batches()) for out in side.outputs(model.backbone)]
+    finally:
+        model.train(training)
+    return combined(own, sides, None if factor == "stability" else factor)

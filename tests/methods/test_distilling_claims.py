@@ -1,0 +1,74 @@
+"""What distillation and side classifiers are for: less forgetting than fine-tuning."""
+
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import nscl.training.setup
+from nscl.data import open_stream
+from nscl.training.experiment import run
+from nscl.training.prepare import build_config
+from tests.runs import SMALL
+
+METHODS = ("lwf", "muc-mas", "gd-wild")
+SEEDS = range(3)
+
+
+def bwt(method: str, seed: int, out: Path) -> float:
+    options = {} if method in ("finetune", "lwf") else {"pool": "procedural"}
+    said = {"method": method, "seed": seed, "out": out, "options": options}
+    return run(build_config("split-digits-5", said)).bwt
+
+
+@pytest.fixture(scope="module")
+def forgetting(tmp_path_factory: pytest.TempPathFactory) -> float:
+    out = tmp_path_factory.mktemp("finetune")
+    return mean(bwt("finetune", seed, out) for seed in SEEDS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_forgets_less_than_half_of_what_fine_tuning_does(
+    method: str, forgetting: float, tmp_path: Path
+) -> None:
+    """``split-digits-5``, preset quick, seeds 0–2."""
+    assert mean(bwt(method, seed, tmp_path) for seed in SEEDS) > forgetting / 2
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for part, count in (("train", 6), ("test", 3)):
+        for label in "abcd":
+            (folder / part / label).mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / part / label / f"{number}.png")
+    return folder
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("method", METHODS)
+def test_it_works_with_pictures_of_ones_own(
+    method: str, in_memory: bool, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_memory:
+        monkeypatch.setattr(
+            nscl.training.setup,
+            "open_stream",
+            lambda name, **said: open_stream(name, max_bytes=1, **said),
+        )
+    pool = {} if method == "lwf" else {"pool": "procedural", "pool_size": 20}
+    said = {
+        **SMALL,
+        "method": method,
+        "out": tmp_path,
+        "options": pool,
+        "data": {"tasks": 2, "size": 8},
+        "optim": {"epochs": 1, "batch_size": 8},
+        "model": {"name": "mlp", "width": 8},
+    }
+    result = run(build_config(f"folder:{pictures}", said))
+    assert result.accuracy.tasks == 2

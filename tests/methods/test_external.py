@@ -1,0 +1,51 @@
+"""Images from elsewhere: the same ones for the same place, prepared like a training batch."""
+
+from pathlib import Path
+
+import torch
+
+from nscl.data.augment import normalise
+from nscl.methods.external import ExternalImages, PoolOptions, drawn_rows, prepared
+from tests.methods.setups import made
+
+
+def test_a_task_has_its_own_pool_whenever_it_is_opened(tmp_path: Path) -> None:
+    lab = made("finetune", tmp_path).method.lab
+    options = PoolOptions(pool="procedural", pool_size=50)
+    first, again = ExternalImages(lab, options), ExternalImages(lab, options)
+    one, two = first.of_task(0).images, first.of_task(1).images
+    assert torch.equal(again.of_task(1).images, two)  # as after a resume in the second task
+    assert not torch.equal(one, two)
+    assert first.of_task(1) is first.of_task(1)
+    assert again.notes() == {"pool": "procedural+current"}
+
+
+def test_prepared_as_the_loader_does(tmp_path: Path) -> None:
+    setup = made("finetune", tmp_path)
+    images = setup.stream[0].train.images[:7]
+    plain = normalise(images, setup.stream.mean, setup.stream.std)
+    assert torch.equal(prepared(setup.method.lab, images), plain)
+    assert prepared(setup.method.lab, images[:0]).shape == (0, 1, 8, 8)
+
+
+def test_augmentation_is_drawn_from_the_step(tmp_path: Path) -> None:
+    lab = made("finetune", tmp_path, data={"augment": "crop-flip"}).method.lab
+    images = lab.stream[0].train.images[:7]
+    drawn = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        drawn.append(prepared(lab, images))
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
+def test_processes_that_draw_together_draw_what_one_would(tmp_path: Path) -> None:
+    setup = made("finetune", tmp_path)
+    torch.manual_seed(0)
+    alone = drawn_rows(setup.method.lab, 100, 6)
+    parts = []
+    for rank in range(2):
+        setup.loaders.ranks.rank, setup.loaders.ranks.count = rank, 2
+        torch.manual_seed(0)
+        parts.append(drawn_rows(setup.method.lab, 100, 3))
+    assert torch.equal(torch.stack(parts, 1).flatten(), alone)

@@ -1,0 +1,271 @@
+"""GD-WILD: its figures, its three phases, its coreset and external images."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nscl.errors import NsclError
+from nscl.methods.base import Phase
+from nscl.methods.gd_wild import GDWild
+from nscl.methods.global_distillation import (
+    choose_external,
+    class_weights,
+    ensemble_target,
+    unsureness,
+    weight_table,
+)
+from nscl.training.experiment import run
+from tests.methods.setups import batch_of, frozen, made, moved, train
+from tests.runs import small
+
+OPTIONS = {"pool": "procedural", "pool_size": 400, "budget": 30}
+CONVNET = {"name": "convnet", "width": 4}
+
+
+def gd(tmp_path: Path, **said: object) -> tuple[object, GDWild]:
+    options = OPTIONS | said.pop("options", {})  # type: ignore[operator]
+    setup = made("gd-wild", tmp_path, options=options, **said)
+    assert isinstance(setup.method, GDWild)
+    return setup, setup.method
+
+
+def at_task(task: int, tmp_path: Path, **said: object) -> tuple[object, GDWild]:
+    setup, method = gd(tmp_path, **said)
+    for old in range(task):
+        method.sources.keep(old)
+    method.start_task(task)
+    return setup, method
+
+
+def test_the_values_of_rows_24_and_25() -> None:
+    p = torch.tensor([[0.7, 0.3]], dtype=torch.float64)
+    c = torch.tensor([[0.6, 0.4]], dtype=torch.float64)
+    assert ensemble_target(p, c)[0].tolist() == pytest.approx([0.7, 0.1, 0.12, 0.08])
+    sure = torch.tensor([[0.9, 0.1], [0.5, 0.5]], dtype=torch.float64).log()
+    assert unsureness(sure).tolist() == pytest.approx([0.510826, 0], abs=1e-6)
+    assert class_weights(torch.tensor([20.0, 500.0])).tolist() == pytest.approx([13, 0.52])
+
+
+@given(seed=st.integers(0, 100), old=st.integers(1, 5), new=st.integers(1, 5))
+def test_the_ensemble_is_a_distribution_that_keeps_the_first_choice(
+    seed: int, old: int, new: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.randn((4, old), generator=generator, dtype=torch.float64).mul(4).softmax(1)
+    c = torch.randn((4, new), generator=generator, dtype=torch.float64).mul(4).softmax(1)
+    q = ensemble_target(p, c)
+    assert torch.allclose(q.sum(1), torch.ones(4, dtype=torch.float64))
+    best = p.argmax(1)
+    assert torch.equal(q.gather(1, best[:, None]), p.gather(1, best[:, None]))
+    assert (q >= 0).all()
+
+
+def test_weights_by_set_of_classes() -> None:
+    table = weight_table(torch.tensor([10.0, 30.0, 100.0, 300.0]), old=2)
+    assert table[0].tolist() == pytest.approx([11, 440 / 120, 1.1, 440 / 1200, 1])
+    assert table[1].tolist() == pytest.approx([2, 2 / 3, 1, 1, 1])
+    assert table[2].tolist() == pytest.approx([1, 1, 2, 2 / 3, 1])
+
+
+@given(seed=st.integers(0, 100), count=st.integers(1, 60), classes=st.integers(1, 5))
+def test_seventy_thirty(seed: int, count: int, classes: int) -> None:
+    torch.manual_seed(seed)
+    scores = torch.randn(50, classes)
+    rows = choose_external(50, count, scores=scores)
+    wanted = min(count, 50)
+    assert len(rows) == len(rows.unique()) == wanted
+    asked = wanted - round(0.7 * wanted)
+    each = -(-asked // classes)
+    best = {int(r) for k in range(classes) for r in scores[:, k].argsort(descending=True)[:each]}
+    assert len(best & set(rows.tolist())) >= min(asked, len(best))
+    if asked >= classes and asked % classes == 0:
+        assert best <= set(rows.tolist())
+
+
+def test_without_an_old_network_all_are_random() -> None:
+    rows = choose_external(1000, 10)
+    assert len(rows.unique()) == 10
+    assert rows.tolist() != choose_external(1000, 10).tolist()
+
+
+def loss_written_out(method: GDWild, batch: object, mixed: object, *, weighted: bool) -> float:
+    """G1 + G2 + G3 with plain numbers, sample by sample."""
+    model, p_net, c_net = method.model, method.previous, method.current
+    assert p_net is not None
+    assert c_net is not None
+    with torch.no_grad():
+        m = torch.cat([model(mixed.images, t) for t in range(batch.task + 1)], 1)
+        p = torch.cat([p_net(mixed.images, t) for t in range(batch.task)], 1)
+        c = c_net(mixed.images, batch.task)
+    l, inc = p.shape[1], c.shape[1]  # noqa: E741
+    r, total = l + inc, len(m)
+    counts = method.sources.counts(batch.task).tolist()
+
+    def weight(label: int, low: int, high: int) -> float:
+        if not weighted or not low <= label < high:
+            return 1.0
+        return sum(counts[low:high]) / (counts[label] * (high - low))
+
+    def kl(teacher: torch.Tensor, student: torch.Tensor) -> float:
+        q, s = (teacher / 2).softmax(0), (student / 2).softmax(0)
+        return float((q * (q / s).log()).sum())
+
+    g1 = g2 = g3 = 0.0
+    for row, label in enumerate(mixed.labels.tolist()):
+        answer = m[row].softmax(0)
+        if label < r:
+            g1 -= weight(label, 0, r) * math.log(float(answer[label])) / total
+        else:
+            pp, cc = p[row].softmax(0), c[row].softmax(0)
+            k = int(pp.argmax())
+            q = [float(v) * (l - 1) / (r - 1) for v in pp]
+            q[k] = float(pp[k])
+            q += [float(v) * (1 - float(pp[k])) * inc / (r - 1) for v in cc]
+            g1 += sum(a * math.log(a / float(b)) for a, b in zip(q, answer, strict=True)) / total
+        g2 += weight(label, 0, l) * kl(p[row], m[row, :l]) * 4 * l / r / total
+        g3 += weight(label, l, r) * kl(c[row], m[row, l:]) * 4 * inc / r / total
+    return g1 + 0.5 * (g2 + g3)
+
+
+@pytest.mark.parametrize("phase", [Phase("main"), Phase("finetune")])
+def test_the_loss_is_the_one_written_out(
+    phase: Phase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup, method = at_task(2, tmp_path, options={"strength": 0.5})
+    setup.model.double()
+    for network in (method.previous, method.current):
+        assert network is not None
+        network.double()
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    batch = batch_of(setup, 2, 5)
+    torch.manual_seed(3)
+    mixed = method.sources.mix(batch)
+    monkeypatch.setattr(method.sources, "mix", lambda _: mixed)
+    truth = loss_written_out(method, batch, mixed, weighted=phase.name == "finetune")
+    assert method.loss(batch, phase).loss.item() == pytest.approx(truth, rel=1e-6)
+    assert method.metrics()["kd"] > 0
+
+
+def test_a_step_mixes_old_and_external_images_in(tmp_path: Path) -> None:
+    setup, method = at_task(2, tmp_path)
+    batch = batch_of(setup, 2, 100)
+    mixed = method.sources.mix(batch)
+    old = round(100 * 28 / len(setup.stream[2].train))  # 7 images of each of 4 classes
+    assert mixed.labelled == 100 + old
+    assert len(mixed.images) == len(mixed.labels) == 2 * mixed.labelled
+    assert set(mixed.labels[:100].tolist()) == {4, 5}
+    assert set(mixed.labels[100 : mixed.labelled].tolist()) <= {0, 1, 2, 3}
+    assert set(mixed.labels[mixed.labelled :].tolist()) == {6}
+    assert method.sources.counts(2).sum() == pytest.approx(len(setup.stream[2].train) + 28)
+
+
+def test_only_the_teacher_learns_in_init(tmp_path: Path) -> None:
+    setup, method = at_task(1, tmp_path, model=CONVNET)
+    before = frozen(setup.model.state_dict())
+    init, main, finetune = method.phases(1)
+    train(setup, 1, init)
+    assert not moved(before, setup.model.state_dict())
+    assert method.previous is not None
+    assert method.current is not None
+    assert not moved(before, method.previous.state_dict())
+    changed = moved(before, method.current.state_dict())
+    assert {"backbone.convs.0.weight", "backbone.norms.0.running_mean", "heads.1.bias"} <= changed
+    assert not any(name.startswith(("heads.0", "heads.2")) for name in changed)
+    assert method.metrics()["confidence"] > 0
+
+    teacher = frozen(method.current.state_dict())
+    train(setup, 1, main)
+    assert not moved(teacher, method.current.state_dict())
+    assert not moved(before, method.previous.state_dict())
+    changed = moved(before, setup.model.state_dict())
+    assert {"backbone.convs.0.weight", "heads.0.weight", "heads.1.weight"} <= changed
+
+    before = frozen(setup.model.state_dict())
+    train(setup, 1, finetune)
+    heads = {f"heads.{i}.{kind}" for i in range(2) for kind in ("weight", "bias")}
+    assert moved(before, setup.model.state_dict()) == heads
+
+
+def test_the_first_task_trains_the_network_itself(tmp_path: Path) -> None:
+    setup, method = at_task(0, tmp_path)
+    (init,) = method.phases(0)
+    before = frozen(setup.model.state_dict())
+    train(setup, 0, init)
+    assert "backbone.layers.0.weight" in moved(before, setup.model.state_dict())
+
+
+def test_ninety_ten(tmp_path: Path) -> None:
+    _, method = gd(tmp_path, optim={"epochs": 20})
+    assert [(p.name, p.epochs) for p in method.phases(1)] == [
+        ("init", None),
+        ("main", 18),
+        ("finetune", 2),
+    ]
+
+
+def test_the_confidence_loss_makes_the_teacher_unsure(tmp_path: Path) -> None:
+    def after_training(weight: float) -> float:
+        setup, method = at_task(1, tmp_path, options={"confidence": weight})
+        train(setup, 1, Phase("init"), steps=40)
+        method.metrics()
+        method.loss(batch_of(setup, 1, 64), Phase("init"))
+        return method.metrics()["confidence"]
+
+    assert after_training(1.0) < 0.5 * after_training(0.0)
+
+
+def test_a_teacher_sure_beyond_float32_breaks_nothing(tmp_path: Path) -> None:
+    setup, method = at_task(1, tmp_path)
+    assert method.previous is not None
+    with torch.no_grad():
+        method.previous.head(0).weight.mul_(1e4)
+    method.loss(batch_of(setup, 1), Phase("main")).loss.backward()
+    assert all(p.grad.isfinite().all() for p in setup.model.backbone.parameters())
+
+
+def test_the_coreset_keeps_its_budget_equal_per_class(tmp_path: Path) -> None:
+    _, method = gd(tmp_path)
+    for task, each in enumerate((15, 7, 5)):
+        method.sources.keep(task)
+        coreset = method.sources.coreset
+        assert coreset is not None
+        for index in range(task + 1):
+            assert torch.bincount(coreset.task(index).labels).tolist() == [each, each]
+        assert len(coreset) <= 30
+    with pytest.raises(NsclError, match="5 images cannot hold one of each of 6 classes"):
+        gd(tmp_path, options={"budget": 5})
+
+
+@pytest.mark.parametrize("rank_by", ["logit", "probability"])
+def test_external_images_are_as_many_as_labelled_ones(rank_by: str, tmp_path: Path) -> None:
+    setup, method = at_task(1, tmp_path, options={"rank_by": rank_by})
+    external = method.sources.external
+    assert external is not None
+    assert len(external) == len(setup.stream[1].train) + 30
+    assert external.dtype == torch.uint8
+
+
+def test_without_a_pool_the_previous_and_the_new_teacher_remain(tmp_path: Path) -> None:
+    setup, method = at_task(1, tmp_path, options={"pool": "none"})
+    mixed = method.sources.mix(batch_of(setup, 1))
+    assert len(mixed.images) == mixed.labelled
+    result = run(small("gd-wild", tmp_path, options={"pool": "none"}, optim={"epochs": 1}))
+    assert result.notes == {"pool": "none", "coreset": 100}
+
+
+def test_it_runs_with_statistics_frozen_after_the_first_task(tmp_path: Path) -> None:
+    said = {"model": CONVNET, "bn_stats": "frozen", "optim": {"epochs": 1}, "options": OPTIONS}
+    result = run(small("gd-wild", tmp_path, **said))
+    assert result.notes == {"pool": "procedural+current", "coreset": 30}
+    assert result.stores == "data"
+
+
+def test_domain_streams_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NsclError, match="is for task streams"):
+        run(small("gd-wild", tmp_path, data={"scenario": "domain"}))
