@@ -1,4 +1,5 @@
-"""One-parameter networks and a laboratory around them: importances that fit on a napkin."""
+"""One-parameter networks and a laboratory around them: importances that fit on a napkin; and a
+network small enough for a loop over samples."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from nscl.data import open_stream
 from nscl.methods.base import Batch, Lab, Method, Phase
-from nscl.models import MultiHead
+from nscl.models import ConvNet, MultiHead
 from nscl.models.heads import TaskModel
 from nscl.training.config import Optim
 
@@ -43,6 +44,20 @@ def data(*values: float, label: int = 0) -> list[tuple[Tensor, Tensor]]:
     """One batch of one-pixel samples."""
     x = torch.tensor(values, dtype=torch.float64)[:, None]
     return [(x, torch.full((len(values),), label))]
+
+
+def network(classes: int = 3) -> MultiHead:
+    """Convolutions, and BatchNorm with statistics worth spoiling."""
+    model = MultiHead(ConvNet(1, width=3, depth=2), [2, classes]).double()
+    model(torch.randn(16, 1, 6, 6, dtype=torch.float64), 1)
+    return model
+
+
+def pictures(*sizes: int, classes: int = 3) -> list[tuple[Tensor, Tensor]]:
+    return [
+        (torch.randn(n, 1, 6, 6, dtype=torch.float64), torch.randint(0, classes, (n,)))
+        for n in sizes
+    ]
 
 
 def lab(model: TaskModel, *, lr: float = 0.1, make: Any = torch.optim.SGD, tasks: int = 5) -> Lab:

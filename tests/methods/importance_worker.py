@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nscl.methods.fisher import Estimator, Unit, fisher
+from nscl.methods.fisher import Estimator, fisher
+from nscl.methods.sample_gradients import Unit
 from nscl.models import MLP, MultiHead
 
 CASES: tuple[tuple[Estimator, Unit], ...] = (

@@ -10,6 +10,7 @@ from torch import Tensor
 from nscl.methods.base import Batch, Phase
 from nscl.methods.ewc import EWC, EWCOptions
 from nscl.methods.fisher import fisher
+from nscl.methods.importance_pass import pass_batches
 from nscl.training.config import ConfigError
 from nscl.training.device import Ranks
 from nscl.training.setup import Setup
@@ -75,12 +76,8 @@ def test_gradient_equals_the_penalties_written_out(form: str, tmp_path: Path) ->
     kept = []
     for task in range(3):
         weights = _shaken(method)
-        torch.manual_seed(task)  # the pass draws its samples from torch's generator
         method.remember(task)
-        torch.manual_seed(task)
-        rows = torch.randperm(len(built.stream[task].train))[:20]
-        split = built.stream[task].train.select(rows)
-        batches = method.lab.loader(split, purpose="slow", augment="none")
+        batches = pass_batches(method.lab, built.stream[task].train, task, method.choices)
         shared = method.shared_parameters()
         found = fisher(model, batches, task=task, parameters=shared, estimator="true")
         kept.append((found, weights))
@@ -117,12 +114,11 @@ def test_batches_of_the_surrogates_are_those_of_training(unit: str, tmp_path: Pa
     built = Setup.build(small("ewc", tmp_path, options=options), Ranks())
     method = built.method
     assert isinstance(method, EWC)
-    torch.manual_seed(0)
     method.remember(0)
-    torch.manual_seed(0)
-    split = built.stream[0].train.select(torch.randperm(len(built.stream[0].train))[:64])
     found = []
-    for images, labels in built.loaders(split, purpose="importance", augment="none"):
+    for images, labels in pass_batches(
+        method.lab, built.stream[0].train, 0, method.choices, unit=method.choices.unit
+    ):
         assert len(labels) == 32
         loss = torch.nn.functional.cross_entropy(built.model.eval()(images, 0), labels)
         shared = list(method.shared_parameters().values())

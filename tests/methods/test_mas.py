@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nscl.methods.fisher import importances, norm_directions
 from nscl.methods.mas import MAS
+from nscl.methods.mas_importance import mas_importance
+from nscl.methods.sample_gradients import through
 from nscl.models import ConvNet, MultiHead
 from nscl.training.config import ConfigError
 from nscl.training.device import Ranks
@@ -21,15 +22,8 @@ def sensitivity(model: Any, batches: Any, task: int = 0, **options: Any) -> dict
     shared = dict(model.named_parameters())
     if isinstance(model, MultiHead):
         shared = dict(model.backbone_parameters())
-    return importances(
-        model,
-        batches,
-        task=task,
-        parameters=shared,
-        directions=norm_directions,
-        magnitude="absolute",
-        **options,
-    )
+    output = through(model, task)
+    return mas_importance(model, batches, output=output, parameters=shared, **options)
 
 
 def test_one_weight_two_samples() -> None:

@@ -18,8 +18,10 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, model_validator
 
 from nscl.methods.base import Lab
-from nscl.methods.fisher import Estimator, PassOptions, Unit, fisher, pass_batches
+from nscl.methods.fisher import Estimator, fisher
+from nscl.methods.importance_pass import PassOptions, pass_batches
 from nscl.methods.penalty import PenaltyMethod, PenaltyOptions
+from nscl.methods.sample_gradients import Unit
 
 
 class EWCOptions(PenaltyOptions, PassOptions):
@@ -56,7 +58,7 @@ class EWC(PenaltyMethod):
         choices, split = self.choices, self.training_split(task)
         found = fisher(
             self.model,
-            pass_batches(self.lab, split, choices, unit=choices.unit),
+            pass_batches(self.lab, split, task, choices, unit=choices.unit),
             task=task,
             parameters=shared,
             estimator=choices.estimator,

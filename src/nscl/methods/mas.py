@@ -15,8 +15,10 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, model_validator
 
 from nscl.methods.base import Lab
-from nscl.methods.fisher import PassOptions, importances, norm_directions, pass_batches
+from nscl.methods.importance_pass import PassOptions, pass_batches
+from nscl.methods.mas_importance import mas_importance
 from nscl.methods.penalty import PenaltyMethod, PenaltyOptions
+from nscl.methods.sample_gradients import through
 
 
 class MASOptions(PenaltyOptions, PassOptions):
@@ -48,13 +50,11 @@ class MAS(PenaltyMethod):
         """One pass over the task's pictures."""
         shared = self.shared_parameters()
         choices, split = self.choices, self.training_split(task)
-        found = importances(
+        found = mas_importance(
             self.model,
-            pass_batches(self.lab, split, choices, unit=choices.unit),
-            task=task,
+            pass_batches(self.lab, split, task, choices, unit=choices.unit),
+            output=through(self.model, task),
             parameters=shared,
-            directions=norm_directions,
-            magnitude="absolute",
             unit=choices.unit,
         )
         keep = 1.0
