@@ -92,7 +92,8 @@ class Steered(Memory):
         They are those of this pass, or of all passes so far with ``keep=True``. How steps are
         projected changes only with the next ``steer``.
         """
-        self._seen = seen = {}
+        seen: dict[str, Moments] = {}
+        self._seen = seen
         try:
             self.remember(batches, forward=forward, loss=loss, batch_mean=batch_mean)
         finally:
