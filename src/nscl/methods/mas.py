@@ -24,7 +24,7 @@ from nscl.methods.sample_gradients import through
 class MASOptions(PenaltyOptions, PassOptions):
     """Strength, and how importances of several tasks come together."""
 
-    strength: PositiveFloat = 0.1
+    strength: PositiveFloat = 0.01
     accumulate: Literal["sum", "running_mean"] = "sum"  # the authors add up
     old_share: float = Field(0.5, gt=0, lt=1)  # running_mean: Ω ← share·Ω + (1 − share)·new
     unit: Literal["sample", "batch"] = "sample"  # batch: signs cancel, a surrogate

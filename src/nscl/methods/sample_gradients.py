@@ -68,8 +68,8 @@ def importances(
     that times the batch's size, as a mean over batches (``batch_scaled``). In a torch.distributed
     group every rank brings its part of each batch.
     """
-    gradients = _Gradients(model, output, {name: p.detach() for name, p in parameters.items()})
-    totals, samples, count = _zeros(gradients.parameters), 0, 0
+    gradients = _Gradients(model, output, parameters)
+    totals, samples, count = _zeros(parameters), 0, 0
     _refuse_batch_statistics(model, unit)
     with torch.no_grad(), evaluating(model):
         for images, labels in batches:
@@ -88,8 +88,10 @@ def importances(
 class _Gradients:
     """Gradients ``Jᵀv`` of one network by some of its parameters, added up by magnitude."""
 
-    def __init__(self, model: nn.Module, output: Output, parameters: Tensors) -> None:
-        self.model, self.output, self.parameters = model, output, parameters
+    def __init__(self, model: nn.Module, output: Output, parameters: Mapping[str, Tensor]) -> None:
+        self.model, self.output = model, output
+        # Vectorised, layers in the channels_last format fall back to one sample at a time.
+        self.parameters = {name: p.detach().contiguous() for name, p in parameters.items()}
         held = sum(p.nbytes for p in parameters.values())
         device = next((p.device.type for p in parameters.values()), "cpu")
         self.chunk = max(1, CHUNK_BYTES.get(device, _CHUNK_BYTES_ELSEWHERE) // max(1, held))
@@ -103,7 +105,7 @@ class _Gradients:
     def add_samples(self, totals: Tensors, images: Tensor, v: Tensor, magnitude: str) -> None:
         """Add the magnitudes of every sample's gradient, a chunk of samples at a time."""
         each = vmap(grad(self._sample_score), in_dims=(None, 0, 0))
-        for x, w in zip(images.split(self.chunk), v.split(self.chunk), strict=True):
+        for x, w in zip(images.contiguous().split(self.chunk), v.split(self.chunk), strict=True):
             for name, value in self._vectorised(each, x, w).items():
                 size = value.square() if magnitude == "square" else value.abs()
                 totals[name] += size.sum(0, dtype=totals[name].dtype)
@@ -128,9 +130,10 @@ class _Gradients:
             totals[name] += size * (mean.square() if magnitude == "square" else mean.abs())
 
 
-def _zeros(parameters: Tensors) -> Tensors:
+def _zeros(parameters: Mapping[str, Tensor]) -> Tensors:
+    """Laid out in memory as the parameters are, so that penalties work on like tensors."""
     return {
-        name: torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32))
+        name: torch.zeros_like(p.detach(), dtype=torch.promote_types(p.dtype, torch.float32))
         for name, p in parameters.items()
     }
 
