@@ -1,15 +1,17 @@
 """One parabola for all tasks against the sum it stands for, and what its methods have in common."""
 
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from nscl.methods.base import Batch, Phase
 from nscl.methods.penalty import Parabola, PenaltyMethod
@@ -19,6 +21,7 @@ from nscl.training.device import Ranks
 from nscl.training.experiment import run
 from nscl.training.prepare import build_config
 from nscl.training.setup import Setup
+from tests.methods.digits import last_epoch
 from tests.runs import small
 
 NAMES = ("ewc", "mas", "si")
@@ -96,34 +99,17 @@ def learn(built: Setup, task: int, steps: int = 3) -> None:
         step(built, task, optimizer)
 
 
-class Counting(TorchDispatchMode):
-    """Counts tensor operations and the elements they yield."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations, self.elements = 0, 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.operations += 1
-        self.elements += result.numel() if isinstance(result, Tensor) else 0
-        return result
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_of_task_20_costs_what_one_of_task_2_costs(name: str, tmp_path: Path) -> None:
-    few = {} if name == "si" else {"samples": 16}
-    built, method = setup(name, tmp_path, options=few)
-    costs = []
-    for task in range(20):
+def test_what_is_kept_does_not_grow_with_tasks(name: str, tmp_path: Path) -> None:
+    """The steps' cost: test_step_cost.py."""
+    built, method = setup(name, tmp_path)
+    kept = []
+    for _ in range(5):
         learn(built, 0, steps=1)
         method.remember(0)
-        if task in (1, 19):
-            optimizer = method.optimizer(0, Phase())
-            with Counting() as counted:
-                step(built, 0, optimizer)
-            costs.append((counted.operations, counted.elements, method.state_bytes()))
-    assert costs[0] == costs[1]
+        kept.append(method.state_bytes())
+    backbone = sum(p.nbytes for p in method.shared_parameters().values())
+    assert kept == [(3 if name == "si" else 2) * backbone] * 5
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -216,3 +202,29 @@ def test_forgets_less_than_fine_tuning_and_knows_more(name: str, out: Path) -> N
     assert mean(r.bwt for r in plain) < -5
     assert mean(r.bwt for r in held) > mean(r.bwt for r in plain) / 4
     assert mean(r.acc for r in held) > mean(r.acc for r in plain) + 5
+    for result in held:
+        told = last_epoch(out, result)
+        assert told["method/penalty"] > 0
+        assert told["method/curvature"] > 0
+        assert name != "si" or told["method/path"] > 0
+
+
+def test_it_works_with_pictures_of_ones_own(tmp_path: Path) -> None:
+    """EWC on folders of pictures, which list them class by class."""
+    rng = np.random.default_rng(0)
+    for part, label, number in product(("train", "test"), "abcd", range(5)):
+        folder = tmp_path / "pictures" / part / label
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    said = {
+        "method": "ewc",
+        "out": tmp_path / "runs",
+        "data": {"tasks": 2, "size": 8},
+        "optim": {"epochs": 1, "batch_size": 4},
+        "model": {"name": "convnet", "width": 4},
+        "options": {"samples": 7},
+    }
+    result = run(build_config(f"folder:{tmp_path / 'pictures'}", said))
+    assert result.accuracy.tasks == 2
+    assert last_epoch(tmp_path / "runs", result)["method/penalty"] > 0

@@ -18,7 +18,7 @@ from nscl.errors import FeatureError, UnsupportedError
 from nscl.methods.fisher import fisher
 from nscl.methods.mas_importance import norm_directions
 from nscl.methods.sample_gradients import Magnitude, Unit, importances, through
-from nscl.models import MLP, MultiHead
+from nscl.models import MLP, MultiHead, build_model
 from tests.methods.bowls import Scale, data, network, pictures
 from tests.methods.importance_worker import everything
 
@@ -128,6 +128,22 @@ def test_a_whole_task_is_vectorised() -> None:
     fisher(model, [batch], task=0, parameters=shared, estimator="sketched")
     assert len(task) > 200
     assert model.calls == 2
+
+
+def test_networks_in_channels_last_are_vectorised_too() -> None:
+    """Same figures without torch's warning of a slow fallback, laid out as the weights are."""
+    torch.manual_seed(0)
+    model = build_model("resnet18", image_shape=(3, 8, 8), classes_per_task=(2,), width=4)
+    images, labels = torch.randn(5, 3, 8, 8), torch.zeros(5, dtype=torch.int64)
+    found = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        model = model.to(memory_format=layout)  # type: ignore[call-overload]
+        batch, shared = images.to(memory_format=layout), dict(model.backbone_parameters())
+        options = {"task": 0, "parameters": shared, "estimator": "argmax"}
+        found.append(fisher(model, [(batch, labels)], **options))
+        assert all(found[-1][name].stride() == p.stride() for name, p in shared.items())
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name], value, rtol=1e-3, atol=1e-7)
 
 
 def test_what_cannot_be_is_said() -> None:
