@@ -1,37 +1,63 @@
-"""A measured figure with its reference and target, and how things are timed here."""
+"""One line of the table: what we cost, what the reference costs, and the promise about it."""
 
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Target:
+    """A promise about a ratio: ours is at most so much, or the reference at least so much more."""
+
+    kind: Literal["at most", "at least"]
+    value: float
+
+    def met_by(self, ratio: float) -> bool:
+        """Whether a measured ratio keeps the promise."""
+        return ratio <= self.value if self.kind == "at most" else ratio >= self.value
+
+    def __str__(self) -> str:
+        return f"{'≤' if self.kind == 'at most' else '≥'} {self.value:g}"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table: what we need, what the reference needs, and their ratio."""
+    """A measurement. Without a target it is there to be compared with.
+
+    >>> Figure("speed", "a sum", ours=2.0, reference=8.0, unit="ms", target=at_least(4)).ratio
+    4.0
+    """
 
     name: str
+    title: str
     ours: float
     reference: float
-    ratio: float
-    target: str
-    met: bool
-    unit: str = "ms"
+    unit: str
+    target: Target | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Ours over the reference; the other way round where the promise is "at least"."""
+        if self.target is not None and self.target.kind == "at least":
+            return self.reference / self.ours
+        return self.ours / self.reference
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None where there is none."""
+        return None if self.target is None else self.target.met_by(self.ratio)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        target = None if self.target is None else str(self.target)
+        return {**asdict(self), "ratio": self.ratio, "target": target, "met": self.met}
 
 
-def interleaved(*actions: Callable[[], object], rounds: int) -> list[list[float]]:
-    """Time actions in turn, A B A B …, so that whatever else the machine does hits all alike."""
-    for action in actions:
-        action()
-    times: list[list[float]] = [[] for _ in actions]
-    for _ in range(rounds):
-        for action, mine in zip(actions, times, strict=True):
-            began = time.perf_counter()
-            action()
-            mine.append(1e3 * (time.perf_counter() - began))
-    return times
+def at_most(value: float) -> Target:
+    """Ours ÷ reference may not exceed this."""
+    return Target("at most", value)
 
 
-def ratio(mine: list[float], reference: list[float]) -> float:
-    """Median of the ratios of neighbouring measurements."""
-    return statistics.median(a / b for a, b in zip(mine, reference, strict=True))
+def at_least(value: float) -> Target:
+    """Reference ÷ ours must reach this."""
+    return Target("at least", value)

@@ -1,123 +1,109 @@
-"""The network of the measurements, its free directions, and the dense way of doing the same.
+"""The network of all figures, and memories of it that are put together instead of learned.
 
-Free directions per layer: the authors' log of 10-split CIFAR-100 with per-sample features, after
-task 1 (``rehearsal_without_avg``), in the order of the network's convolutions.
+Spectra that give the published ranks would need the published data and minutes of decomposition.
+What a step costs depends on shapes only, so a projection here is a random orthonormal basis of the
+right rank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.free_directions import FREE_DIRECTIONS
+from nscl import Memory
 from nscl.core.anchors import Anchor
-from nscl.core.memory import Memory
-from nscl.core.projection import thin_projection
+from nscl.core.covariance import Covariance
+from nscl.core.inventory import take_inventory
+from nscl.core.projection import Projection
+from nscl.core.spectrum import Spectrum
 from nscl.core.state import State
-from nscl.models import build_model
-from nscl.models.heads import TaskModel
+from nscl.core.symmetric import packed_shape
+from nscl.models import MultiHead, PreActResNet18
 
-FREE = (6, 85, 279, 253, 338, 325, 899, 49, 893, 874, 885, 1929, 106, 1878, 1758, 1734, 3443, 214,
-        3286, 1680)  # fmt: skip
+BATCH = 32
+CLASSES = 10
+BATCHES_PER_TASK = 157  # 5,000 training images of a CIFAR-100 task
 
 
-def resnet() -> TaskModel:
-    """The paper's PreAct ResNet-18 with ten heads."""
+@dataclass(frozen=True)
+class Batch:
+    """Random images with labels, the size of CIFAR."""
+
+    images: Tensor
+    labels: Tensor
+
+
+def network() -> MultiHead:
+    """The paper's PreAct ResNet-18 under one head, always with the same weights."""
     torch.manual_seed(0)
-    return build_model("resnet18", image_shape=(3, 32, 32), classes_per_task=(10,) * 10, width=64)
+    return MultiHead(PreActResNet18(), [CLASSES])
 
 
-def batch() -> tuple[Tensor, Tensor]:
-    """One batch of 32 images."""
-    torch.manual_seed(1)
-    return torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
+@cache
+def batch() -> Batch:
+    """The same batch for everybody."""
+    draw = torch.Generator().manual_seed(1)
+    images = torch.randn(BATCH, 3, 32, 32, generator=draw)
+    return Batch(images, torch.randint(CLASSES, (BATCH,), generator=draw))
 
 
-def bases(model: nn.Module) -> dict[str, Tensor]:
-    """Random orthonormal held directions per layer: as many as the authors' log has."""
-    blocks = Memory(model, exclude=["heads"])._inventory().blocks
-    found = {}
-    for (name, block), free in zip(blocks.items(), FREE, strict=True):
-        d = block.features
-        thin = min(free, d - free)
-        basis = torch.linalg.qr(torch.randn(d, thin))[0]
-        found[name] = basis
-    return found
+@cache
+def bases() -> dict[str, Projection]:
+    """A projection per convolution, of the published rank."""
+    return {name: _projection(d, free) for name, d, free in layers()}
 
 
-def guarded(model: TaskModel, thin: dict[str, Tensor], tasks: int) -> Memory:
-    """A memory with those projections and anchors, as after ``tasks`` tasks."""
-    memory = Memory(model, exclude=["heads"])
-    found = memory._inventory()
-    projections = {}
-    for (name, basis), free in zip(thin.items(), FREE, strict=True):
-        keeps = free <= basis.shape[0] - free
-        weights = torch.ones(1, basis.shape[1])
-        projection = thin_projection(basis[None], weights)
-        projections[name] = type(projection)(basis[None].contiguous(), removes=not keeps)
-    anchors = {}
-    for name, parameter in found.norm_parameters().items():
-        fisher = torch.full(tuple(parameter.shape), float(tasks), dtype=torch.float64)
-        anchors[name] = Anchor(fisher, fisher * parameter.detach().double(), 157)
-    memory._state = State(
-        blocks=found.blocks, projections=projections, anchors=anchors, tasks=tasks
+def layers() -> Iterator[tuple[str, int, int]]:
+    """Qualified name, features and free directions of every convolution."""
+    for name, (features, free) in FREE_DIRECTIONS.items():
+        yield f"backbone.{name}", features, free
+
+
+def _projection(features: int, free: int) -> Projection:
+    removes = features - free <= free
+    columns = features - free if removes else free
+    draw = torch.Generator().manual_seed(features + free)
+    basis, _ = torch.linalg.qr(torch.randn(features, columns, generator=draw))
+    return Projection(basis.contiguous()[None], removes)
+
+
+def remembered(model: nn.Module, *, tasks: int, offload: Literal["disk"] | None = None) -> Memory:
+    """A memory as ``tasks`` calls of ``remember`` would have left it, but for its numbers."""
+    memory = Memory(model, offload=offload)
+    found = take_inventory(memory.model)
+    blocks = {name: found.blocks[name] for name in bases()}
+    state = State(
+        blocks=blocks,
+        covariances={n: _covariance(b.features, tasks) for n, b in blocks.items()},
+        spectra={n: _spectrum(b.features) for n, b in blocks.items()},
+        projections=dict(bases()),
+        reference={b.weight: found.parameters[b.weight].detach().clone() for b in blocks.values()},
+        anchors={n: _anchor(p.detach(), tasks) for n, p in found.norm_parameters().items()},
+        tasks=tasks,
     )
+    # Projections are kept where covariances have not changed: nothing is decomposed.
+    memory._state = replace(state)
+    memory._replace(state)
     return memory
 
 
-class DenseWay:
-    """The reference: dense ``d × d`` projectors on the update, one EWC term per past task."""
-
-    def __init__(self, model: TaskModel, thin: dict[str, Tensor], tasks: int) -> None:
-        blocks = Memory(model, exclude=["heads"])._inventory().blocks
-        named = dict(model.named_parameters())
-        self.projectors = []
-        for (name, basis), free in zip(thin.items(), FREE, strict=True):
-            dense = basis @ basis.T
-            if free > basis.shape[0] - free:
-                dense = torch.eye(basis.shape[0]) - dense
-            self.projectors.append((named[blocks[name].weight], dense))
-        norms = [p for _, p in model.norm_parameters()]
-        self.terms = [[(p, torch.ones_like(p), p.detach().clone()) for p in norms]
-                      for _ in range(tasks)]  # fmt: skip
-
-    def penalty(self) -> Tensor:
-        """100 · Σ_tasks Σ F (w − w*)²."""
-        total = torch.zeros(())
-        for term in self.terms:
-            for weight, fisher, anchor in term:
-                total = total + 100.0 * (fisher * (weight - anchor) ** 2).sum()
-        return total
-
-    @torch.no_grad()
-    def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Snapshot, step, project the difference densely."""
-        before = [p.detach().clone() for p, _ in self.projectors]
-        optimizer.step()
-        for (parameter, dense), old in zip(self.projectors, before, strict=True):
-            delta = (parameter - old).flatten(1) @ dense
-            parameter.copy_(old + delta.view_as(old))
+def _covariance(features: int, tasks: int) -> Covariance:
+    sums = torch.zeros(packed_shape(1, features), dtype=torch.float64)
+    return Covariance(sums, rows=BATCH * BATCHES_PER_TASK * tasks, tasks=tasks)
 
 
-def conv_inputs(model: TaskModel, images: Tensor) -> list[tuple[nn.Conv2d, Tensor]]:
-    """What every convolution sees of one batch."""
-    seen: list[tuple[nn.Conv2d, Tensor]] = []
-    handles = [
-        m.register_forward_pre_hook(lambda m, args: seen.append((m, args[0].detach())))
-        for m in model.modules()
-        if isinstance(m, nn.Conv2d)
-    ]
-    model.eval()
-    with torch.no_grad():
-        model(images, 0)
-    for handle in handles:
-        handle.remove()
-    return seen
+def _spectrum(features: int) -> Spectrum:
+    zeros = torch.zeros(1, features, dtype=torch.float64)
+    return Spectrum(zeros, zeros, zeros[:, :1])
 
 
-def unfolded_covariance(conv: nn.Conv2d, images: Tensor) -> Tensor:
-    """Unfold + matmul in float32: the reference for one layer and batch."""
-    size: Sequence[int] = conv.kernel_size
-    patches = F.unfold(images, tuple(size), padding=conv.padding, stride=conv.stride)  # type: ignore[arg-type]
-    rows = patches.transpose(0, 1).reshape(patches.shape[1], -1)
-    return rows @ rows.T
+def _anchor(weight: Tensor, tasks: int) -> Anchor:
+    fisher = torch.full_like(weight, 1e-3, dtype=torch.float64)
+    anchor = one = Anchor(fisher, fisher * weight, BATCHES_PER_TASK)
+    for _ in range(tasks - 1):
+        anchor = anchor.plus(one)
+    return anchor

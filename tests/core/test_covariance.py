@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from nscl import Energy, Ratio, Ridge, Tolerance
-from nscl.core import covariance as module
-from nscl.core.covariance import Covariance, Rows, RunningSums, TokenCounts, Tokens, quadratic
+from nscl.core import running as module
+from nscl.core.covariance import Covariance, quadratic
 from nscl.core.patches import Geometry, Patches, unfold
+from nscl.core.running import Rows, RunningSums, TokenCounts, Tokens
 from nscl.core.spectrum import decompose
 from nscl.core.symmetric import unpack
 

@@ -1,13 +1,16 @@
 """Lags and border strips add up to exactly what unfolded patches give."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nscl.core import lagged
-from nscl.core.lagged import LaggedSums, is_cheaper, plan
+from nscl.core import lagged, lags
+from nscl.core.lagged import LaggedSums, gram, is_cheaper
+from nscl.core.lags import plan
 from nscl.core.patches import Geometry, Patches, unfold
 
 
@@ -34,11 +37,21 @@ def truth(batches: list[Patches]) -> tuple[Tensor, Tensor, int]:
     return rows.mT @ rows, rows.sum(1), rows.shape[1]
 
 
+@pytest.fixture(params=["zeros behind lines", "copied columns"])
+def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Either way of finding the partners of a whole image, which else its size decides."""
+    monkeypatch.setattr(lags, "WASTE", 100.0 if "zeros" in request.param else 0.0)
+    plan.cache_clear()
+    yield request.param
+    plan.cache_clear()
+
+
 @pytest.mark.parametrize("dims", [1, 2, 3])
-@settings(max_examples=80)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_lags_equal_unfolded_patches(dims: int, data: st.DataObject) -> None:
+def test_lags_equal_unfolded_patches(dims: int, layout: str, data: st.DataObject) -> None:
     batches = data.draw(calls(dims))
+    assert not any(plan(batches[0].size, batches[0].geometry).zeros) or "zeros" in layout
     sums = LaggedSums(batches[0])
     for batch in batches:
         diagonals = sums.add(batch)
@@ -48,6 +61,15 @@ def test_lags_equal_unfolded_patches(dims: int, data: st.DataObject) -> None:
     assert (sums.matrix() - matrix).abs().max() < 1e-12 * max(1.0, float(matrix.abs().max()))
     assert (sums.column() - column).abs().max() < 1e-12 * max(1.0, float(column.abs().max()))
     assert sums.rows == rows
+
+
+@given(st.integers(1, 70), st.integers(1, 5), st.integers(1, 5), st.integers(1, 2))
+def test_products_in_parts(rows: int, left: int, right: int, groups: int) -> None:
+    torch.manual_seed(rows)
+    a, b = (torch.randn(groups, rows, n, dtype=torch.float64) for n in (left, right))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lagged, "CACHED", 16)
+        assert torch.allclose(gram(a, b), torch.einsum("gri,grj->gij", a, b), atol=1e-13)
 
 
 def test_few_images_at_a_time_are_all_images(monkeypatch: pytest.MonkeyPatch) -> None:

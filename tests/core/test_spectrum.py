@@ -121,11 +121,11 @@ def test_an_eigensolver_that_does_not_converge_gets_a_second_chance(
 ) -> None:
     real, calls = torch.linalg.eigh, list[Tensor]()
 
-    def fails_once(matrix: Tensor) -> Any:
+    def fails_once(matrix: Tensor, UPLO: str) -> Any:
         calls.append(matrix)
         if len(calls) == 1:
             raise torch.linalg.LinAlgError("did not converge")
-        return real(matrix)
+        return real(matrix, UPLO=UPLO)
 
     monkeypatch.setattr(module.torch.linalg, "eigh", fails_once)
     found, _ = decompose(diagonal(4, 1, 0.01), Ratio(10.0))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from nscl.core.covariance import Rows, Tokens
 from nscl.core.patches import Geometry, Patches, unfold
+from nscl.core.running import Rows, Tokens
 from nscl.core.steered import Steered
 from nscl.errors import UnsupportedError
 from nscl.methods.recursive import Dense, Recursion, mean_rows, recursion

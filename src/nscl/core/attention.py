@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nscl.core.covariance import Observation, Rows
 from nscl.core.layers import Call, LayerType, Matrix, add_layer_type
+from nscl.core.running import Observation, Rows
 
 
 def _matrices(module: nn.MultiheadAttention) -> Sequence[Matrix]:

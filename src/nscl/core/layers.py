@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nscl.core.blocks import Layout
-from nscl.core.covariance import Observation, Rows, Tokens
 from nscl.core.patches import Geometry, Patches
+from nscl.core.running import Observation, Rows, Tokens
 
 
 @dataclass(frozen=True)

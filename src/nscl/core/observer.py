@@ -14,9 +14,9 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from nscl.core.blocks import Block
-from nscl.core.covariance import Observation
 from nscl.core.inventory import Inventory
 from nscl.core.layers import Call, layer_type_of
+from nscl.core.running import Observation
 from nscl.errors import UnsupportedError
 
 Sink = Callable[[Block, Observation, int | None], None]

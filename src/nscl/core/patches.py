@@ -66,31 +66,35 @@ class Patches:
         """Number of patches: images times output positions."""
         return len(self.images) * math.prod(self.geometry.output_size(self.size))
 
+    def split(self, rows: int) -> Iterator["Patches"]:
+        """A few images at a time: so many rows, and what fits into CHUNK, or a single image."""
+        positions = math.prod(self.geometry.output_size(self.size))
+        numbers = self.images.shape[1] * self.geometry.positions * positions
+        few = max(1, min(CHUNK // max(1, numbers), rows // max(1, positions)))
+        parts = -(-len(self.images) // few)
+        for images in self.images.split(max(1, -(-len(self.images) // max(1, parts)))):
+            yield Patches(images, self.geometry)
+
     def unfolded(self) -> Iterator[Tensor]:
         """The patches themselves, ``[groups, rows, features]``, some images at a time."""
-        geometry, count = self.geometry, len(self.images)
-        per_image = (
-            self.images.shape[1] * geometry.positions * math.prod(geometry.output_size(self.size))
-        )
-        for chunk in self.images.split(max(1, min(count, CHUNK // max(1, per_image)))):
-            yield unfold(chunk, geometry)
+        for few in self.split(rows=self.rows):
+            yield unfold(few.images, few.geometry)
 
 
 def unfold(images: Tensor, geometry: Geometry) -> Tensor:
     """Write the patches of ``[images, channels, *size]`` out as ``[groups, rows, features]``."""
-    padded = F.pad(images, [p for pair in reversed(geometry.padding) for p in pair])
+    padding = [p for pair in reversed(geometry.padding) for p in pair]
+    padded = F.pad(images, padding) if any(padding) else images
     size = geometry.output_size(tuple(images.shape[2:]))
     views = []
     for offset in geometry.offsets:
-        window = padded
+        window = padded.transpose(0, 1)
         for dim, (o, n) in enumerate(zip(offset, size, strict=True)):
             start, step = o * geometry.dilation[dim], geometry.stride[dim]
             index = (slice(None),) * (dim + 2) + (slice(start, start + step * (n - 1) + 1, step),)
             window = window[index]
         views.append(window)
-    stacked = torch.stack(views, dim=2)  # [images, channels, positions, *output]
-    count, channels = images.shape[:2]
-    grouped = stacked.reshape(count, geometry.groups, channels // geometry.groups, len(views), -1)
-    return grouped.permute(1, 0, 4, 2, 3).reshape(
-        geometry.groups, -1, channels // geometry.groups * len(views)
-    )
+    stacked = torch.stack(views, dim=1)  # [channels, positions, images, *output]
+    # Written out once, features first: matrix products take the transposed view as it is.
+    features = images.shape[1] // geometry.groups * len(views)
+    return stacked.reshape(geometry.groups, features, -1).mT

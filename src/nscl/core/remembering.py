@@ -11,14 +11,7 @@ from torch import Tensor, nn
 from nscl.core.anchors import Anchor, FisherSums, default_loss
 from nscl.core.batches import describe, samples_in, to_device
 from nscl.core.blocks import Block
-from nscl.core.covariance import (
-    Covariance,
-    Observation,
-    Rows,
-    RunningSums,
-    TokenCounts,
-    averaged,
-)
+from nscl.core.covariance import Covariance
 from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
 from nscl.core.observer import Witness, evaluating, observing
@@ -29,6 +22,7 @@ from nscl.core.ranks import (
     in_lockstep,
     sum_over_ranks,
 )
+from nscl.core.running import Observation, Rows, RunningSums, TokenCounts, averaged
 from nscl.core.shards import is_sharded
 from nscl.core.symmetric import packed_shape
 from nscl.errors import FeatureError, NsclError, UnsupportedError

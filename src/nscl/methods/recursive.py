@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from nscl.core.blocks import Block
-from nscl.core.covariance import Observation, Rows, Tokens, averaged
 from nscl.core.inventory import take_inventory
 from nscl.core.observer import observing
 from nscl.core.projection import Projection
 from nscl.core.ranks import sum_over_ranks
+from nscl.core.running import Observation, Rows, Tokens, averaged
 from nscl.core.spectrum import Spectrum
 from nscl.errors import UnsupportedError
 

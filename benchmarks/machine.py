@@ -1,0 +1,31 @@
+"""What the numbers were measured on, as far as it explains them; nothing that names a place."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nscl.results import fingerprint
+
+
+def facts() -> dict[str, Any]:
+    """Versions, processor, threads and how busy the machine is."""
+    load = [round(value, 1) for value in os.getloadavg()] if hasattr(os, "getloadavg") else None
+    return {
+        **fingerprint(),
+        "torch": torch.__version__,
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "load": load,
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,225 @@
+"""Running sums of outer products while data pass through a layer.
+
+Everything a layer sees is rows ``[groups, rows, features]``; a bias is one more feature that is
+always 1. Products are formed in the features' own precision (float32 for half precision), a chunk
+of rows at a time, and summed in float64. How much rounding that leaves is measured alongside, on
+the diagonal of some calls, where the exact value costs little: it tells later which eigenvalues are
+only noise. Repeated rows (padding, a constant background) are rounded alike every time, so no
+formula knows.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from nscl.core.lagged import LaggedSums, gram, is_cheaper
+from nscl.core.patches import Geometry, Ints, Patches, unfold
+from nscl.core.symmetric import pack
+
+ROWS = 1 << 14  # rows multiplied at a time
+BAND = 64  # a matrix product with fewer lines than this is slow
+FEW = 1 << 17  # numbers squared at a time
+MEASURED = 8  # calls whose rounding is measured: as many at first, then one of so many
+ENOUGH = 4  # rows for each channel, before they are multiplied
+SIZES = 4  # input sizes of a convolution kept apart; data of many sizes would fill the memory
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Feature rows ``[groups, rows, features]`` of one call of a layer."""
+
+    values: Tensor
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Indices looked up by one call of an embedding."""
+
+    ids: Tensor
+
+
+Observation = Rows | Patches | Tokens
+
+
+def averaged(seen: Observation) -> Observation:
+    """The mean over a batch, as the authors' script takes it: maps keep their positions."""
+    if isinstance(seen, Patches):
+        return Patches(seen.images.mean(0, keepdim=True), seen.geometry)
+    return Rows(seen.values.mean(1, keepdim=True)) if isinstance(seen, Rows) else seen
+
+
+class RunningSums:
+    """Adds up the rows of one block of weights during one ``remember`` pass."""
+
+    def __init__(self, *, groups: int, features: int, constants: int, device: torch.device) -> None:
+        self.features = features
+        self._shape = (groups, features + constants, features + constants)
+        # float64 does not exist on Apple's GPUs.
+        self._device = torch.device("cpu") if device.type == "mps" else device
+        self._dense: Tensor | None = None  # convolutions by lags need it only at the end
+        self._is_half = False  # left of the diagonal bands nothing has been added
+        self._lagged: dict[tuple[Geometry, Ints, int | None], LaggedSums] = {}
+        self._waiting: dict[tuple[Geometry, Ints, int | None], list[Tensor]] = {}
+        self.rows = 0
+        self._calls = 0
+        # Per feature, over the measured calls (fewer rows: rather too much noise than too little):
+        # exact sum of squares, error of the rounded one, variance expected by chance.
+        self._diagonal = torch.zeros(3, groups, features, dtype=torch.float64, device=self._device)
+
+    @property
+    def noise(self) -> float:
+        """Variance of the rounding in an entry, relative to the largest on the diagonal."""
+        self._stop_waiting()
+        energy, error, variance = self._diagonal
+        alive = energy > 0
+        relative = ((error.square() + variance) / energy.square()).where(alive, 0.0)
+        return float((relative.sum(-1) / alive.sum(-1).clamp_min(1)).max())
+
+    def add(self, seen: Observation, constant: int | None) -> bool:
+        """Add one call; ``constant`` is the column of this call's bias. False if not finite."""
+        if isinstance(seen, Tokens):
+            raise TypeError("tokens are counted, not multiplied: a block has one layout")
+        if isinstance(seen, Rows):
+            chunks = self._here(seen.values).split(ROWS, dim=1)
+            return all([self._add_rows(c, partial(_energy, c, (1,)), constant) for c in chunks])
+        here = Patches(self._here(seen.images), seen.geometry)
+        if is_cheaper(here):
+            return self._add_lagged(here, constant)
+        return all([self._add_unfolded(few, constant) for few in here.split(ROWS)])
+
+    def _here(self, values: Tensor) -> Tensor:
+        """Where sums are kept, in the precision of products: float32 for what is shorter."""
+        exact = values if values.dtype in (torch.float32, torch.float64) else values.float()
+        return exact.to(self._device)
+
+    def _add_unfolded(self, seen: Patches, constant: int | None) -> bool:
+        def energy() -> Tensor:
+            return unfold(_energy(seen.images, (0,))[None], seen.geometry).sum(1)
+
+        return self._add_rows(unfold(seen.images, seen.geometry), energy, constant)
+
+    def _add_rows(self, rows: Tensor, energy: Callable[[], Tensor], constant: int | None) -> bool:
+        d, total, diagonals = self.features, self._matrix(), []
+        for a, b in self._bands():
+            product = gram(rows[..., a:b], rows[..., a:])
+            total[:, a:b, a:d] += product
+            diagonals.append(product.diagonal(dim1=-2, dim2=-1))
+        if constant is not None:
+            total[:, :d, d + constant] += rows.sum(1, dtype=torch.float64)
+            total[:, d + constant, d + constant] += rows.shape[1]
+        self._is_half = True
+        self.rows += rows.shape[1]
+        return self._note(torch.cat(diagonals, -1), energy, rows.dtype)
+
+    def _bands(self) -> list[tuple[int, int]]:
+        """Bands of lines, of which only the part right of the diagonal is multiplied out."""
+        width = max(BAND, -(-self.features // 4))
+        starts = range(0, self.features, width)
+        return [(a, min(a + width, self.features)) for a in starts]
+
+    def _add_lagged(self, seen: Patches, constant: int | None) -> bool:
+        """Wait until there are enough rows: else adding up the product takes longer than it."""
+        key = (seen.geometry, seen.size, constant)
+        images = seen.images
+        waiting = [*self._waiting.pop(key, []), images]
+        self.rows += seen.rows
+        if sum(Patches(some, seen.geometry).rows for some in waiting) >= ENOUGH * images.shape[1]:
+            return self._multiply(key, torch.cat(waiting) if len(waiting) > 1 else images)
+        waiting[-1] = images.clone()  # whose owner may write over it
+        self._waiting[key] = waiting
+        flat = images.reshape(-1)
+        return bool(torch.isfinite(flat @ flat))
+
+    def _multiply(self, key: tuple[Geometry, Ints, int | None], images: Tensor) -> bool:
+        geometry, _, constant = key
+        if key not in self._lagged:
+            if len(self._lagged) == SIZES:
+                self._assemble()
+            column = constant is not None
+            self._lagged[key] = LaggedSums(Patches(images, geometry), column=column)
+        diagonals = self._lagged[key].add(Patches(images, geometry))
+        diagonal = torch.stack(diagonals).sum(0, dtype=torch.float64)
+        each = geometry.positions  # of the kernel sees its channel
+
+        def energy() -> Tensor:
+            exact = _energy(images, (0, *range(2, images.ndim))).view(diagonal.shape)
+            return exact.repeat_interleave(each, -1)
+
+        return self._note(diagonal.repeat_interleave(each, -1), energy, images.dtype)
+
+    def _stop_waiting(self) -> None:
+        while self._waiting:
+            key, waiting = self._waiting.popitem()
+            self._multiply(key, torch.cat(waiting))
+
+    def _matrix(self) -> Tensor:
+        if self._dense is None:
+            self._dense = torch.zeros(self._shape, dtype=torch.float64, device=self._device)
+        return self._dense
+
+    def _note(self, diagonal: Tensor, energy: Callable[[], Tensor], dtype: torch.dtype) -> bool:
+        """Compare a product's diagonal with the exact one: its other entries are rounded alike."""
+        self._calls += 1
+        if self._calls <= MEASURED or self._calls % MEASURED == 0:
+            exact = energy()
+            chance = torch.finfo(dtype).eps * exact
+            self._diagonal += torch.stack([exact, diagonal.double() - exact, chance.square()])
+        return bool(torch.isfinite(diagonal).all())
+
+    def _assemble(self) -> None:
+        d = self.features
+        for (_, _, constant), sums in self._lagged.items():
+            matrix = sums.matrix()
+            if self._dense is None and matrix.shape == self._shape:
+                self._dense = matrix
+                continue
+            total = self._matrix()
+            total[:, :d, :d] += matrix
+            if constant is not None:
+                total[:, :d, d + constant] += sums.column()
+                total[:, d + constant, d + constant] += sums.rows
+        self._lagged.clear()
+
+    def total(self) -> Tensor:
+        """Packed sums of everything added."""
+        self._stop_waiting()
+        self._assemble()
+        d, total = self.features, self._matrix()
+        for a, b in self._bands() if self._is_half else ():
+            total[:, b:d, a:b] = total[:, a:b, b:d].mT
+        total[:, d:, :d] = total[:, :d, d:].mT
+        return pack(total).cpu()
+
+
+class TokenCounts:
+    """Counts how often each token of an embedding was looked up."""
+
+    def __init__(self, features: int) -> None:
+        self._counts = torch.zeros(features, dtype=torch.float64)
+        self.rows = 0
+        self.noise = 0.0
+
+    def add(self, seen: Observation, constant: int | None) -> bool:
+        """Add one call; an embedding has no bias."""
+        if not isinstance(seen, Tokens):
+            raise TypeError("an embedding is fed tokens: a block has one layout")
+        ids = seen.ids.reshape(-1).cpu()
+        self._counts += torch.bincount(ids, minlength=len(self._counts)).double()
+        self.rows += ids.numel()
+        return True
+
+    def total(self) -> Tensor:
+        """The counts."""
+        return self._counts
+
+
+def _energy(values: Tensor, dims: Ints) -> Tensor:
+    """Sum of squares over some dimensions in float64, a few at a time to stay in the cache."""
+    total = torch.zeros((), dtype=torch.float64, device=values.device)
+    few = max(1, FEW * values.shape[dims[0]] // max(1, values.numel()))
+    for chunk in values.split(few, dims[0]):
+        total = total + chunk.double().square().sum(dims)
+    return total
