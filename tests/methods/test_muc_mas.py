@@ -120,44 +120,47 @@ def test_side_classifiers_learn_the_task_and_drift_apart_elsewhere(tmp_path: Pat
 def test_the_importance_of_two_tasks_is_the_sum_of_each(tmp_path: Path) -> None:
     """The released code doubles the last task's instead."""
     setup, method = muc(tmp_path, options={"factor": "constant", "constant": 2.0})
-    truth = {name: torch.zeros_like(p) for name, p in method.shared().items()}
+    truth = {name: torch.zeros_like(p) for name, p in method.shared_parameters().items()}
     for task in range(2):
         train(setup, task, Phase())
         train(setup, task, SIDE)
         assert method.side is not None
         outputs = [lambda theta, x, t=task: functional_call(setup.model, theta, (x, t))]
         outputs += method.side.outputs(setup.model.backbone)
-        setup.model.eval()
-        train_split = setup.stream[task].train
-        images = [setup.loaders(train_split, purpose="", augment="none", shuffle=False)]
+        split = setup.stream[task].train
+        batches = list(setup.loaders(split, purpose="", augment="none", shuffle=False))
         for number, output in enumerate(outputs):
-            own = mas_importance(output, method.shared(), [x for x, _ in images[0]])
+            shared = method.shared_parameters()
+            own = mas_importance(setup.model, batches, output=output, parameters=shared)
             for name, value in own.items():
                 truth[name] += value if number == 0 else 2 * value / 3
         method.end_task(task)
     assert method.side is None
     for name, value in truth.items():
-        assert torch.allclose(method.importance[name], value, rtol=1e-4, atol=1e-7)
-        assert torch.equal(method.anchor[name], method.shared()[name])
+        assert torch.allclose(method.penalty.importance[name], value, rtol=1e-4, atol=1e-7)
+        assert torch.equal(method.penalty.centre[name], method.shared_parameters()[name])
 
 
-def test_the_penalty_and_its_gradient(tmp_path: Path) -> None:
+def test_the_penalty_holds_while_training_only(tmp_path: Path) -> None:
     setup, method = muc(tmp_path, options={"strength": 3.0})
-    setup.model.double()
-    method.anchor = frozen(dict(method.shared()))
-    method.importance = {name: torch.rand_like(p) for name, p in method.shared().items()}
-    with torch.no_grad():
-        for parameter in setup.model.parameters():
-            parameter.add_(torch.randn_like(parameter))
-    method.penalty().backward()
-    truth = 0.0
-    for name, parameter in method.shared().items():
-        gap = parameter.detach() - method.anchor[name]
-        truth += float((method.importance[name] * gap**2).sum())
-        assert parameter.grad is not None
-        assert torch.allclose(parameter.grad, 3 * method.importance[name] * gap)
-    assert method.penalty().item() == pytest.approx(1.5 * truth)
-    assert not any(name.startswith("heads") for name in method.shared())
+    train(setup, 0, Phase())
+    train(setup, 0, SIDE)
+    method.end_task(0)
+    train(setup, 1, Phase())
+    told = method.metrics()
+    gaps = {n: p.detach() - method.penalty.centre[n] for n, p in method.shared_parameters().items()}
+    slow = sum(float((method.penalty.importance[n] * gap**2).sum()) for n, gap in gaps.items())
+    assert told["penalty"] == pytest.approx(1.5 * slow, rel=1e-4)
+    assert slow > 0
+    setup.model.zero_grad()
+    batch = batch_of(setup, 1)
+    method.after_backward(batch, SIDE)
+    assert all(p.grad is None for p in setup.model.parameters())
+    method.after_backward(batch, Phase())
+    for name, parameter in method.shared_parameters().items():
+        expected = 3 * method.penalty.importance[name] * gaps[name]
+        assert torch.allclose(parameter.grad, expected, atol=1e-6)
+    assert not any(name.startswith("heads") for name in method.penalty.importance)
 
 
 def test_nothing_follows_the_last_task(tmp_path: Path) -> None:
@@ -166,11 +169,10 @@ def test_nothing_follows_the_last_task(tmp_path: Path) -> None:
     assert [p.name for p in method.phases(2)] == ["train"]
 
 
-def test_few_samples_are_the_same_ones_for_every_classifier(tmp_path: Path) -> None:
-    _, method = muc(tmp_path, options={"samples": 5})
-    first, second = (torch.cat(list(method._images(0))) for _ in range(2))
-    assert len(first) == 5
-    assert torch.equal(first, second)
+def test_importances_without_side_classifiers_are_an_error(tmp_path: Path) -> None:
+    _, method = muc(tmp_path)
+    with pytest.raises(NsclError, match="task 1 has no side classifiers"):
+        method.end_task(0)
 
 
 def test_one_head_for_all_is_protected_too(tmp_path: Path) -> None:

@@ -9,43 +9,39 @@ released code sums only the second; that is an accident there). Side classifiers
 
 The published strength α = 0.01 has no ½ and goes with the mean over classes of squared outputs:
 ``strength = 2 α / classes`` here. Of old tasks θ* and Ω are kept. Nothing follows the last task, so
-its last three stages are left out. In the domain scenario the one head is protected too.
+its last three stages are left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-import torch
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
-from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from nscl.methods.base import Batch, Lab, Method, Outcome, Phase
+from nscl.errors import NsclError
+from nscl.methods.base import Batch, Lab, Outcome, Phase
 from nscl.methods.external import ExternalImages, PoolOptions, drawn_rows, prepared
+from nscl.methods.importance_pass import PassOptions, pass_batches
 from nscl.methods.meter import Meter
-from nscl.methods.side_classifiers import (
-    Importance,
-    SideClassifiers,
-    discrepancy,
-    importance_of_task,
-)
+from nscl.methods.penalty import PenaltyMethod, PenaltyOptions
+from nscl.methods.side_classifiers import SideClassifiers, discrepancy, importance_of_task
 from nscl.methods.teachers import features_at_rest
 
 
-class MUCMASOptions(PoolOptions):
+class MUCMASOptions(PenaltyOptions, PassOptions, PoolOptions):
     """Strength, side classifiers, the factor of their importances."""
 
-    strength: NonNegativeFloat = 0.01  # 2 α / classes of the published α = 0.01 for two classes
+    strength: PositiveFloat = 0.01  # 2 α / classes of the published α = 0.01 for two classes
     side_heads: int = Field(3, ge=2)
     side_epochs: PositiveInt | None = None  # None: 80 for every 200 of training, as published
     discrepancy: NonNegativeFloat = 1.0  # weight of D; too much of it ruins the side classifiers
     factor: Literal["stability", "constant"] = "stability"
     constant: PositiveFloat = 1.4  # as the authors' CIFAR script has it
-    samples: PositiveInt | None = None  # for importances; None: all of the task
+    samples: PositiveInt | None = 400  # at most so many for each of the 1 + side_heads importances
+    stats_augment: bool = False
 
 
-class MUCMAS(Method):
+class MUCMAS(PenaltyMethod):
     """MAS whose importances come from a main classifier and a few disagreeing ones."""
 
     options_type = MUCMASOptions
@@ -55,16 +51,8 @@ class MUCMAS(Method):
         super().__init__(lab, options)
         self.choices = options
         self.external = ExternalImages(lab, options)
-        self.anchor: Importance = {}
-        self.importance: Importance = {}
         self.side: SideClassifiers | None = None
         self.meter = Meter()
-
-    def shared(self) -> dict[str, nn.Parameter]:
-        """The parameters that old tasks need: the backbone, and the head if there is only one."""
-        backbone = dict(self.model.backbone_parameters())
-        multi_head = self.lab.stream.scenario == "task"
-        return backbone if multi_head else backbone | dict(self.model.head_parameters(0))
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Training, then the side classifiers."""
@@ -82,23 +70,15 @@ class MUCMAS(Method):
         return self.lab.make_optimizer(groups)
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
-        """Cross entropy and penalty; or that of the side classifiers and their discrepancy."""
+        """Cross entropy; or that of the side classifiers and their discrepancy."""
         if phase.name == "side" and self.side is not None:
             return self._side_loss(batch, self.side)
-        outcome = super().loss(batch, phase)
-        if not self.importance:
-            return outcome
-        penalty = self.penalty()
-        self.meter.add(len(batch.labels), penalty=penalty)
-        return replace(outcome, loss=outcome.loss + penalty)
+        return super().loss(batch, phase)
 
-    def penalty(self) -> Tensor:
-        """``(strength/2) Σ Ω (θ − θ*)²``: the cost of one task, whatever their number."""
-        terms = [
-            (self.importance[name] * (parameter - self.anchor[name]).square()).sum()
-            for name, parameter in self.shared().items()
-        ]
-        return self.choices.strength / 2 * torch.stack(terms).sum()
+    def after_backward(self, batch: Batch, phase: Phase) -> None:
+        """The penalty holds what is trained; side classifiers are new with every task."""
+        if phase.name != "side":
+            super().after_backward(batch, phase)
 
     def _side_loss(self, batch: Batch, side: SideClassifiers) -> Outcome:
         pool = self.external.of_task(batch.task)
@@ -112,52 +92,37 @@ class MUCMAS(Method):
         loss = side.loss(answers, batch.labels) - self.choices.discrepancy * apart
         return Outcome(loss, answers.softmax(-1).mean(1), batch.labels)
 
-    def end_task(self, task: int) -> None:
+    def remember(self, task: int) -> None:
         """Both importances join those of older tasks; the side classifiers have served."""
         if self.side is None:
-            return
+            raise NsclError(f"task {task + 1} has no side classifiers: their phase must come first")
+        shared, split = self.shared_parameters(), self.training_split(task)
         found = importance_of_task(
             self.model,
             self.side,
             task,
-            parameters=dict(self.shared()),
-            batches=lambda: self._images(task),
+            parameters=shared,
+            batches=lambda: pass_batches(self.lab, split, task, self.choices),
             factor="stability" if self.choices.factor == "stability" else self.choices.constant,
         )
-        self.importance = {n: self.importance.get(n, 0) + value for n, value in found.items()}
-        self.anchor = {name: p.detach().clone() for name, p in self.shared().items()}
+        self.penalty.move(found, shared)
         self.side = None
 
-    def _images(self, task: int) -> Iterator[Tensor]:
-        """The task's images, as many as importances are to see; the same ones every time."""
-        split = self.training_split(task)
-        order = torch.randperm(len(split), generator=torch.Generator().manual_seed(self.lab.seed))
-        chosen = split.select(order[: self.choices.samples])
-        loader = self.lab.loader(chosen, purpose="importance", augment="none", shuffle=False)
-        # Every process takes all images: importances of a part would differ between them.
-        return (images for images, _ in replace(loader, shard=(0, 1)))
-
     def metrics(self) -> dict[str, float]:
-        """The penalty while training; how side classifiers fare and differ while they learn."""
-        return self.meter.read()
+        """The penalty; how side classifiers fare and differ while they learn."""
+        return super().metrics() | self.meter.read()
 
     def notes(self) -> dict[str, Any]:
         """Which images from elsewhere."""
         return self.external.notes()
 
-    def state_bytes(self) -> int:
-        """θ* and Ω."""
-        return sum(t.nbytes for t in (*self.anchor.values(), *self.importance.values()))
-
     def task_state(self) -> dict[str, Any]:
         """θ*, Ω and the pool's name."""
-        return {"anchor": self.anchor, "importance": self.importance, "pool": self.external.name}
+        return super().task_state() | {"pool": self.external.name}
 
     def load_task_state(self, state: Mapping[str, Any]) -> None:
-        """Take them back, to the training device."""
-        device = self.lab.device
-        self.anchor = {name: value.to(device) for name, value in state["anchor"].items()}
-        self.importance = {name: value.to(device) for name, value in state["importance"].items()}
+        """Take them back."""
+        super().load_task_state(state)
         self.external.expect(state["pool"])
 
     def epoch_state(self) -> dict[str, Any]:

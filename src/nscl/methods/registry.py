@@ -132,6 +132,27 @@ METHODS: dict[str, MethodInfo] = {
             _PAPERS["connector"],
         ),
         MethodInfo(
+            "ewc",
+            "nscl.methods.ewc:EWC",
+            "parameters held by their Fisher information on old tasks",
+            "parameters",
+            "Kirkpatrick et al., PNAS 2017",
+        ),
+        MethodInfo(
+            "mas",
+            "nscl.methods.mas:MAS",
+            "parameters held by how much the outputs depend on them; importances need no labels",
+            "parameters",
+            "Aljundi et al., ECCV 2018",
+        ),
+        MethodInfo(
+            "si",
+            "nscl.methods.si:SI",
+            "parameters held by their share in the fall of old tasks' losses",
+            "parameters",
+            "Zenke et al., ICML 2017",
+        ),
+        MethodInfo(
             "lwf",
             "nscl.methods.lwf:LwF",
             "old heads distilled from the previous network on new images; new head warmed up",

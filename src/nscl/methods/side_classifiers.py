@@ -4,7 +4,7 @@ The mathematics of MUC (Liu et al., ECCV 2020; METHODS §7) without its training
 apart, and what importances through each classifier say together.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from nscl.methods.mas_importance import Output, mas_importance
+from nscl.methods.mas_importance import mas_importance
+from nscl.methods.sample_gradients import Output, Tensors, through
 from nscl.models.heads import TaskModel
-
-Importance = dict[str, Tensor]
 
 _EPS = 1e-12
 _BACKBONE = "backbone."
@@ -41,8 +40,8 @@ def stability(main: Tensor, sides: Tensor, *, eps: float = _EPS) -> Tensor:
     return torch.exp(1 - spread / (main + eps))
 
 
-def combined(main: Importance, sides: list[Importance], factor: float | None) -> Importance:
-    """Importance of one task: ``Ω_main + factor · mean Ω_k``; None is the stability factor."""
+def combined(main: Tensors, sides: Sequence[Tensors], factor: float | None) -> Tensors:
+    """Tensors of one task: ``Ω_main + factor · mean Ω_k``; None is the stability factor."""
     total = {}
     for name, value in main.items():
         each = torch.stack([side[name] for side in sides])
@@ -96,21 +95,16 @@ def importance_of_task(
     side: SideClassifiers,
     task: int,
     *,
-    parameters: dict[str, Tensor],
-    batches: Callable[[], Iterable[Tensor]],
+    parameters: Mapping[str, Tensor],
+    batches: Callable[[], Iterable[tuple[Tensor, Tensor]]],
     factor: float | Literal["stability"],
-) -> Importance:
-    """MAS through the main head and through each side classifier, in eval mode, put together."""
+) -> Tensors:
+    """MAS through the main head and through each side classifier, put together.
 
-    def main(theta: dict[str, Tensor], images: Tensor) -> Tensor:
-        logits: Tensor = functional_call(model, theta, (images, task))
-        return logits
-
-    training = model.training
-    model.eval()
-    try:
-        own = mas_importance(main, parameters, batches())
-        sides = [mas_importance(out, parameters, batches()) for out in side.outputs(model.backbone)]
-    finally:
-        model.train(training)
-    return combined(own, sides, None if factor == "stability" else factor)
+    ``batches()`` is asked once for each of them and must yield the same every time.
+    """
+    main, *sides = [
+        mas_importance(model, batches(), output=output, parameters=parameters)
+        for output in (through(model, task), *side.outputs(model.backbone))
+    ]
+    return combined(main, sides, None if factor == "stability" else factor)

@@ -1,0 +1,84 @@
+"""Diagonal Fisher information: mean squared gradients of log-likelihoods, of labels one may choose.
+
+METHODS §5. Estimators differ in scale by orders of magnitude, so a penalty's strength means
+something only together with one of them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nscl.errors import UnsupportedError
+from nscl.methods.sample_gradients import Tensors, Unit, importances, through
+
+Estimator = Literal["true", "sketched", "sampled", "argmax", "empirical"]
+
+
+def fisher(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    *,
+    task: int,
+    parameters: Mapping[str, Tensor],
+    estimator: Estimator,
+    unit: Unit = "sample",
+) -> Tensors:
+    """Diagonal Fisher information of ``parameters`` (named as in ``model``), by name.
+
+    ``estimator`` says which label y is asked for: every class, weighted by its probability
+    (``true``: exact, one backward pass per class); all of them in one pass under random signs
+    (``sketched``: unbiased, as in Martens et al., ICML 2012); one drawn by the network
+    (``sampled``: unbiased, but a confident network hardly ever draws what matters); its favourite
+    (``argmax``); the right one (``empirical``: goes to 0 where the data are fitted).
+
+    >>> from nscl.models import MLP, MultiHead
+    >>> model = MultiHead(MLP(4, width=3), [2])
+    >>> data = [(torch.randn(8, 1, 2, 2), torch.randint(0, 2, (8,)))]
+    >>> shared = dict(model.backbone_parameters())
+    >>> found = fisher(model, data, task=0, parameters=shared, estimator="true")
+    >>> found["backbone.layers.0.weight"].shape
+    torch.Size([3, 4])
+    """
+    if estimator == "true" and unit != "sample":
+        raise UnsupportedError(
+            "the estimator 'true' weighs every sample's classes by themselves and has no form for "
+            "whole batches: choose another estimator, or take single samples"
+        )
+
+    def directions(logits: Tensor, labels: Tensor) -> Iterator[Tensor]:
+        return likelihood_directions(logits, labels, estimator)
+
+    return importances(
+        model,
+        batches,
+        output=through(model, task),
+        parameters=parameters,
+        directions=directions,
+        magnitude="square",
+        unit=unit,
+    )
+
+
+def likelihood_directions(logits: Tensor, labels: Tensor, estimator: Estimator) -> Iterator[Tensor]:
+    """Gradients of ``log p(y)`` by the logits; all of them, times ``√p(y)``, for ``true``.
+
+    The mean of ``v vᵀ``, or its sum for ``true``, is ``diag(p) − p pᵀ`` for the first three.
+    """
+    p = logits.softmax(1)
+    if estimator == "true":
+        for number, onehot in enumerate(torch.eye(p.shape[1], dtype=p.dtype, device=p.device)):
+            yield p[:, number, None].sqrt() * (onehot - p)
+        return
+    if estimator == "sketched":
+        signs = torch.randint(0, 2, p.shape, device=p.device).to(p.dtype) * 2.0 - 1.0
+        roots = p.sqrt() * signs
+        yield roots - p * roots.sum(1, keepdim=True)
+        return
+    if estimator == "sampled":
+        chosen = torch.multinomial(p, 1)[:, 0]
+    else:
+        chosen = p.argmax(1) if estimator == "argmax" else labels
+    yield F.one_hot(chosen, p.shape[1]).to(p.dtype) - p

@@ -1,0 +1,47 @@
+"""One rank of ``test_two_ranks_find_what_one_process_finds``: takes every other row."""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nscl.methods.fisher import Estimator, fisher
+from nscl.methods.sample_gradients import Unit
+from nscl.models import MLP, MultiHead
+
+CASES: tuple[tuple[Estimator, Unit], ...] = (
+    ("true", "sample"),
+    ("argmax", "sample"),
+    ("empirical", "batch"),
+    ("argmax", "batch_scaled"),
+)
+
+
+def everything(*, rank: int, ranks: int) -> dict[str, Tensor]:
+    """Importances of a fixed network, of this rank's part of fixed batches."""
+    torch.manual_seed(0)
+    model = MultiHead(MLP(6, width=4), [3]).double()
+    whole = [(torch.randn(n, 6).double(), torch.randint(0, 3, (n,))) for n in (5, 4, 1)]
+    mine = [(x[rank::ranks], y[rank::ranks]) for x, y in whole]
+    shared = dict(model.backbone_parameters())
+    return {
+        f"{estimator}/{unit}/{name}": value
+        for estimator, unit in CASES
+        for name, value in fisher(
+            model, mine, task=0, parameters=shared, estimator=estimator, unit=unit
+        ).items()
+    }
+
+
+def main(folder: Path, rank: int) -> None:
+    """Meet the other rank through a file, and write what was found."""
+    store = dist.FileStore(str(folder / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.save(everything(rank=rank, ranks=2), folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
