@@ -13,6 +13,8 @@ COMMANDS = {
     "run": "Train a stream of tasks with one method.",
     "resume": "Continue a run that was interrupted.",
     "show": "Show what a run has reached: accuracy matrix, ACC, BWT, spectra.",
+    "compare": "Run many methods over seeds, side by side, and print their table.",
+    "tune": "Choose the strength of methods on other classes than those reported.",
     "list": "List methods, benchmarks, models or presets.",
     "data": "List, check or fetch data sets.",
     "doctor": "Say what this machine has: torch, devices, data, optional packages.",
