@@ -14,6 +14,7 @@ COMMANDS = {
     "resume": "Continue a run that was interrupted.",
     "show": "Show what a run has reached: accuracy matrix, ACC, BWT, spectra.",
     "compare": "Run many methods over seeds, side by side, and print their table.",
+    "sweep": "Run one method over a grid of any options, and print the table.",
     "tune": "Choose the strength of methods on other classes than those reported.",
     "list": "List methods, benchmarks, models or presets.",
     "data": "List, check or fetch data sets.",

@@ -9,12 +9,13 @@ from nscl.cli.many import NOTHING_SAID, EngineName, Settings
 
 
 def compare(
-    benchmark: str,
+    benchmark: str | None = None,
     /,
     *,
-    methods: str = "all",
-    seeds: str = "3",
-    jobs: int = 1,
+    methods: str | None = None,
+    seeds: str | None = None,
+    plan: Path | None = None,
+    jobs: int | None = None,
     engine: EngineName = "local",
     address: str | None = None,
     out: Path = Path("runs"),
@@ -29,11 +30,13 @@ def compare(
     benchmark
         A name of `nscl list benchmarks`.
     methods
-        all, or names with commas between them.
+        all (the default), or names with commas between them.
     seeds
-        How many (3: seeds 0, 1, 2), or which (0,4,7).
+        How many (3, the default: seeds 0, 1, 2), or which (0,4,7).
+    plan
+        A TOML file with all of this; the command line wins.
     jobs
-        How many runs go on at once; the cores are divided among them.
+        How many runs go on at once, the cores divided among them; here 1, on a cluster all.
     engine
         Processes of this machine, or a Ray cluster.
     address
@@ -47,14 +50,10 @@ def compare(
     json
         Print one JSON object per line.
     """
-    from nscl.cli.many import open_engine, run_all
-    from nscl.engines.plan import Plan, Variant, check_data, choose_methods, parse_seeds
+    from nscl.cli.many import Request, run_plan
 
+    asked = methods if methods is not None or plan is not None else "all"
+    request = Request(benchmark, asked, seeds, plan)
     said = {**settings.said(), "out": out}
-    names, unfit = choose_methods(methods, benchmark, scenario=settings.data.scenario)
-    variants = tuple(Variant(name, name) for name in names)
-    plan = Plan(benchmark, variants, parse_seeds(seeds), said)
-    place = open_engine(engine, jobs=jobs, address=address)
-    check_data(benchmark, settings.data_dir)
-    notes = (f"not for this kind of stream: {', '.join(unfit)}",) if unfit else ()
-    return run_all(plan.jobs(side_by_side=jobs), place, quiet=quiet, json=json, notes=notes)
+    return run_plan(request, said, jobs=jobs, engine=engine, address=address, quiet=quiet,
+                    json=json)  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json as jsonlib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,9 +13,11 @@ from nscl.engines.board import Board, choose_board
 from nscl.engines.execute import Engine, Outcome, execute
 from nscl.engines.job import Job
 from nscl.engines.local import Local, available_cores
+from nscl.engines.plan import check_data, parse_seeds
+from nscl.engines.plan_file import PlanFile
 from nscl.engines.summary import FOOTNOTE, summarise, table
 from nscl.errors import NsclError
-from nscl.training.config import Data, Model, Optim, Part
+from nscl.training.config import Data, Model, Optim, Part, validated
 
 EngineName = Literal["local", "ray"]
 
@@ -41,13 +44,69 @@ class Settings(Part):
 NOTHING_SAID = Settings()
 
 
-def open_engine(name: EngineName, *, jobs: int, address: str | None = None) -> Engine:
-    """The place where runs go."""
-    if jobs < 1:
+def open_engine(name: EngineName, *, jobs: int | None, address: str | None = None) -> Engine:
+    """The place where runs go: one at a time here, all at once on a cluster, unless said."""
+    if jobs is not None and jobs < 1:
         raise NsclError(f"--jobs {jobs}: say how many runs may go on at once, from 1 on")
     if name == "local" and address is not None:
         raise NsclError("--address is the address of a Ray cluster: add --engine ray")
-    return Local(jobs=jobs)
+    if name == "ray":
+        from nscl.engines.ray_engine import RayEngine
+
+        return RayEngine(address=address, jobs=jobs)
+    return Local(jobs=jobs or 1)
+
+
+def sharing(name: EngineName, jobs: int | None) -> int | None:
+    """How many runs share the cores of this machine; on a cluster none does."""
+    return None if name == "ray" else jobs or 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a plan may say, as the command line said it; None: not said."""
+
+    benchmark: str | None
+    methods: str | None
+    seeds: str | None
+    file: Path | None
+    sweep: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    def resolve(self) -> PlanFile:
+        """The plan: the file's, with what was said instead, or all from what was said."""
+        over: dict[str, Any] = {
+            "benchmark": self.benchmark,
+            "methods": self.methods,
+            "seeds": None if self.seeds is None else list(parse_seeds(self.seeds)),
+        }
+        if self.sweep:
+            over["sweep"] = dict(self.sweep)
+        if self.file is not None:
+            return PlanFile.read(self.file, over)
+        if self.benchmark is None:
+            raise NsclError("say which benchmark, such as split-digits-5, or --plan FILE")
+        return validated(PlanFile, {k: v for k, v in over.items() if v is not None})
+
+
+def run_plan(
+    request: Request,
+    said: Mapping[str, Any],
+    *,
+    jobs: int | None,
+    engine: EngineName,
+    address: str | None,
+    quiet: bool,
+    json: bool,
+) -> int:
+    """Resolve, check, run, report."""
+    file = request.resolve()
+    plan, notes = file.plan(said)
+    if engine == "local":
+        check_data(plan.benchmark, said.get("data_dir"))
+    runs = plan.jobs(side_by_side=sharing(engine, jobs))
+    place = open_engine(engine, jobs=jobs, address=address)
+    told = (file.description, *notes) if file.description else notes
+    return run_all(runs, place, quiet=quiet, json=json, notes=told, expected=file.expected)
 
 
 def run_all(
@@ -62,7 +121,7 @@ def run_all(
     """Run the jobs, print the table and what went wrong; return the exit code."""
     board = choose_board(slots=engine.slots, quiet=quiet, as_json=json)
     for note in (*notes, *crowded(jobs, engine)):
-        board.say(f"note: {note}")
+        board.say(note)
     outcome = execute(jobs, engine, board)
     rows = summarise(jobs)
     console = wide_console()
@@ -104,4 +163,4 @@ def crowded(jobs: list[Job], engine: Engine) -> list[str]:
     cores = available_cores()
     if not isinstance(engine, Local) or wanted <= cores:
         return []
-    return [f"{wanted} threads at once on {cores} cores slow each other; lower --jobs or --threads"]
+    return [f"note: {wanted} threads on {cores} cores slow each other; lower --jobs or --threads"]

@@ -21,7 +21,7 @@ def tune(
     trials: int = 6,
     adopt: bool = False,
     force: bool = False,
-    jobs: int = 1,
+    jobs: int | None = None,
     engine: EngineName = "local",
     address: str | None = None,
     out: Path = Path("experiments/tuned"),
@@ -45,7 +45,7 @@ def tune(
     force
         Replace a record of other trials.
     jobs
-        How many trials go on at once; the cores are divided among them.
+        How many trials go on at once, the cores divided among them; here 1, on a cluster all.
     engine
         Processes of this machine, or a Ray cluster.
     address
@@ -61,7 +61,7 @@ def tune(
     json
         Print one JSON object per line.
     """
-    from nscl.cli.many import complain, crowded, open_engine
+    from nscl.cli.many import complain, crowded, open_engine, sharing
     from nscl.engines.board import choose_board
     from nscl.engines.execute import execute
     from nscl.engines.plan import check_data, choose_methods
@@ -69,8 +69,8 @@ def tune(
 
     names, _ = choose_methods(method, benchmark, scenario=settings.data.scenario)
     idle = without_strength(names)
-    place = open_engine(engine, jobs=jobs, address=address)
-    check_data(benchmark, settings.data_dir)
+    if engine == "local":
+        check_data(benchmark, settings.data_dir)
     tunings = [
         Tuning.prepare(
             name,
@@ -78,16 +78,17 @@ def tune(
             {"preset": tunable_preset(benchmark), **settings.said(), "out": runs},
             root=out,
             trials=trials,
-            side_by_side=jobs,
+            side_by_side=sharing(engine, jobs),
             force=force,
         )
         for name in names
         if name not in idle
     ]
     todo = [job for tuning in tunings for job in tuning.open_jobs]
+    place = open_engine(engine, jobs=jobs, address=address)
     board = choose_board(slots=place.slots, quiet=quiet, as_json=json)
-    for note in (*crowded(todo, place), *(f"{name} has no strength to tune" for name in idle)):
-        board.say(f"note: {note}")
+    for note in (*crowded(todo, place), *(f"note: {n} has no strength to tune" for n in idle)):
+        board.say(note)
     if not todo:
         board.say("all trials are on record")
     outcome = execute(todo, place, board)

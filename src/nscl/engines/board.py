@@ -66,7 +66,7 @@ class Board:
         fresh = len(self.runs) - len(self.earlier) - begun
         return (
             f"{len(self.runs)} runs: {len(self.earlier)} finished, {begun} to be continued, "
-            f"{fresh} new; {self.slots} at a time"
+            f"{fresh} new; {min(self.slots, len(self.runs))} at a time"
         )
 
 
@@ -126,7 +126,7 @@ class JsonBoard(Board):
              "state": self.states[job.name]}
             for job in self.runs
         ]  # fmt: skip
-        self._tell("plan", runs=plan, at_a_time=self.slots)
+        self._tell("plan", runs=plan, at_a_time=min(self.slots, len(self.runs)))
 
     def begin(self, job: Job) -> None:
         """A run begins or continues."""

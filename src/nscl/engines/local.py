@@ -29,9 +29,12 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def divided(config: RunConfig, *, jobs: int, said: int | None = None) -> RunConfig:
-    """The configuration with its share of the cores, or the threads that the user said."""
-    share = max(1, available_cores() // jobs)
+def divided(config: RunConfig, *, jobs: int | None, said: int | None = None) -> RunConfig:
+    """The configuration with its share of the cores, or the threads that the user said.
+
+    None: not the cores of this machine; one thread.
+    """
+    share = 1 if jobs is None else max(1, available_cores() // jobs)
     threads = said or min(share, config.threads or share)
     return config.model_copy(update={"threads": threads})
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,12 @@ from nscl.training.config import ConfigError, merge
 from nscl.training.prepare import build_config
 
 Settings = Mapping[str, Any]
+NOT_VARIED = {
+    "seed": "--seeds",
+    "method": "nscl compare --methods",
+    "benchmark": "one command per benchmark",
+    "out": "--out",
+}
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,11 @@ class Plan:
     seeds: tuple[int, ...] = (0, 1, 2)
     settings: Settings = field(default_factory=dict)
 
-    def jobs(self, *, side_by_side: int = 1) -> list[Job]:
-        """All runs, seed by seed, so that a first comparison is there early."""
+    def jobs(self, *, side_by_side: int | None = 1) -> list[Job]:
+        """All runs, seed by seed, so that a first comparison is there early.
+
+        ``side_by_side`` runs share the cores of this machine; None: each has a core of its own.
+        """
         find_benchmark(self.benchmark)
         return [
             self._job(variant, seed, side_by_side)
@@ -49,7 +57,7 @@ class Plan:
             for variant in self.variants
         ]
 
-    def _job(self, variant: Variant, seed: int, side_by_side: int) -> Job:
+    def _job(self, variant: Variant, seed: int, side_by_side: int | None) -> Job:
         said = merge(merge(self.settings, variant.settings), {"method": variant.method})
         config = build_config(self.benchmark, {**said, "seed": seed})
         return Job(divided(config, jobs=side_by_side, said=said.get("threads")), variant.label)
@@ -85,16 +93,12 @@ def choose_methods(
     return fit, [name for name in METHODS if name not in fit]
 
 
-def grid(method: str, settings: Sequence[str]) -> tuple[Variant, ...]:
-    """Every combination of ``method.a=10,20`` and the like, as variants of one method."""
-    axes = [parse_axis(text) for text in settings]
-    return tuple(variant(method, dict(point)) for point in product(*axes))
-
-
 def variant(method: str, point: Mapping[str, Any]) -> Variant:
     """A variant from dotted option names and their values."""
     settings: dict[str, Any] = {}
     for name, value in point.items():
+        if name in NOT_VARIED:
+            raise ConfigError(f"{name!r} is not varied like an option: use {NOT_VARIED[name]}")
         settings = merge(settings, nested(name, value))
     told = " ".join(f"{name.split('.')[-1]}={_told(value)}" for name, value in point.items())
     return Variant(f"{method} {told}".strip(), method, settings)
@@ -114,8 +118,21 @@ def nested(name: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def parse_axis(text: str) -> list[tuple[str, Any]]:
-    """Read one ``name=value,value``; values are JSON where they can be, else words."""
+def parse_axes(texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Read ``name=value,value`` texts; values are JSON where they can be, else words.
+
+    >>> parse_axes(["method.a=10,20", "method.rule=ratio,energy"])
+    {'method.a': [10, 20], 'method.rule': ['ratio', 'energy']}
+    """
+    axes: dict[str, list[Any]] = {}
+    for text in texts:
+        name, values = parse_axis(text)
+        axes[name] = axes.get(name, []) + values
+    return axes
+
+
+def parse_axis(text: str) -> tuple[str, list[Any]]:
+    """Read one ``name=value,value``."""
     name, sign, values = text.partition("=")
     if not sign or not name.strip() or not values.strip():
         raise ConfigError(f"--set wants name=value,value such as method.a=10,20; not {text!r}")
@@ -123,7 +140,7 @@ def parse_axis(text: str) -> list[tuple[str, Any]]:
         found = json.loads(f"[{values}]")
     except ValueError:
         found = [part.strip() for part in values.split(",") if part.strip()]
-    return [(name.strip(), value) for value in found]
+    return name.strip(), found
 
 
 def check_data(benchmark: str, data_dir: Path | None) -> None:

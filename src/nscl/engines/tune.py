@@ -41,7 +41,7 @@ class Tuning:
         *,
         root: Path,
         trials: int = TRIALS,
-        side_by_side: int = 1,
+        side_by_side: int | None = 1,
         force: bool = False,
     ) -> "Tuning":
         """Plan the trials; ``said`` are settings for all of them, ``root`` holds the records."""
