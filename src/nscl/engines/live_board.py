@@ -23,9 +23,9 @@ STYLES = {"running": "cyan", "failed": "red", "killed": "red", "stopped": "yello
 class LiveBoard(Board):
     """Redrawn twice a second; runs that do not fit on the screen are counted."""
 
-    def __init__(self, *, slots: int = 1) -> None:
+    def __init__(self, *, slots: int = 1, console: Console | None = None) -> None:
         super().__init__(slots=slots)
-        self.console = Console(highlight=False)
+        self.console = console or Console(highlight=False)
         self._live = Live(console=self.console, auto_refresh=False)
         self._drawn = 0.0
 

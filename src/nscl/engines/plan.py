@@ -73,7 +73,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise ConfigError(f"--seeds is a number, 3, or a list, 0,4,7; not {text!r}") from None
-    seeds = numbers if "," in text else list(range(*numbers[:1]))
+    seeds = numbers if "," in text else list(range(sum(numbers)))
     if not seeds or min(seeds) < 0:
         raise ConfigError(f"--seeds {text!r} names no seed: say how many, from 1 on")
     return tuple(dict.fromkeys(seeds))
