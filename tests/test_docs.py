@@ -18,7 +18,8 @@ from torch import Tensor, nn
 import nscl
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/library.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/library.md",
+             "docs/comparing.md")  # fmt: skip
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -154,3 +155,9 @@ def test_every_name_of_the_library_is_in_the_guide() -> None:
     mine = {name for name, home in homes.items() if home.startswith(("nscl.core", "nscl.errors"))}
     assert len(mine) >= 11
     assert not {name for name in mine if name not in text}
+
+
+def test_every_module_of_the_engines_is_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / "src/nscl/engines").glob("*.py")} - {"__init__"}
+    assert not {name for name in modules if f"`{name}`" not in text}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nscl.cli.app import call
+from nscl.engines.job import Job
 from nscl.engines.tuned_file import Tuned
 from nscl.results import RunDirectory, find_runs
 from nscl.training import tuned_values
@@ -71,16 +72,19 @@ def test_a_failing_method_stops_no_other_and_finished_runs_are_skipped(
     assert done.result_path.stat().st_mtime_ns == before
 
 
-def test_nothing_is_lost_by_kills_and_interrupts(here: Path) -> None:
+def test_nothing_is_lost_by_kills_and_interrupts(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """SIGKILL of a child, Ctrl-C, SIGKILL of the parent; then the same result as undisturbed."""
     settings = {"data": {"first": 2}, "optim": {"epochs": 20}, "threads": 1, "method": "finetune"}
     command = ("compare", "split-digits-5", "--methods", "finetune", "--seeds", "2", "--jobs", "2",
                "--data.first", "2", "--optim.epochs", "20", "--threads", "1")  # fmt: skip
-    truths = [
-        run(build_config("split-digits-5", {**settings, "seed": s, "out": here / "undisturbed"}))
+    configs = [
+        build_config("split-digits-5", {**settings, "seed": s, "out": here / "undisturbed"})
         for s in (0, 1)
     ]
-    runs = [RunDirectory(here / "runs" / truth.directory) for truth in truths]
+    truth = run(configs[0])
+    runs = [RunDirectory(here / "runs" / Job(config, "").name) for config in configs]
 
     def processes() -> list[int]:
         return [json.loads(r.lock_path.read_text())["pid"] for r in runs]
@@ -115,12 +119,10 @@ def test_nothing_is_lost_by_kills_and_interrupts(here: Path) -> None:
     until(lambda: all(gone(child) for child in children))
     assert not any(r.is_finished for r in runs)
 
-    parent = nscl(*command, cwd=here)
-    output, errors = parent.communicate(timeout=120)
-    assert parent.returncode == 0, errors
-    assert "2 to be continued" in output
-    for found, truth in zip(runs, truths, strict=True):
-        assert found.result().accuracy == truth.accuracy
+    assert call(command) == 0
+    assert "2 to be continued" in capfd.readouterr().out
+    assert runs[1].is_finished
+    assert runs[0].result().accuracy == truth.accuracy
 
 
 def gone(process: int) -> bool:

@@ -124,6 +124,8 @@ def test_adopted_values_are_the_presets_own(
         assert other.options["threshold"] == before.options["threshold"]
     with pytest.raises(NsclError, match="takes no tuned values"):
         tuned_values.adopt("split-cifar100-10", "paper", "gpm", settings={}, trials="")
+    with pytest.raises(NsclError, match="is your own"):
+        tuned_values.adopt("folder:birds", "cpu", "gpm", settings={}, trials="")
     (tmp_path / "tuned" / "split-cifar100-10.json").write_text("{")
     tuned_values._read.cache_clear()
     with pytest.raises(NsclError, match="is not JSON"):

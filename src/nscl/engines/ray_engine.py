@@ -5,6 +5,7 @@ that is where checkpoints are, so a run that Ray starts again continues where th
 Ray: Moritz et al., OSDI 2018.
 """
 
+import importlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -109,10 +110,9 @@ class RayEngine:
 
 def _import_ray() -> Any:
     try:
-        import ray
+        return importlib.import_module("ray")
     except ImportError:
         raise ClusterError("--engine ray needs Ray: pip install 'nscl[ray]'") from None
-    return ray
 
 
 def _connect(ray: Any, address: str | None) -> None:

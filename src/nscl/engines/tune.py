@@ -97,7 +97,7 @@ class Tuning:
             tuned.preset,
             tuned.method,
             settings=dict(tuned.settings),
-            trials=self.path.as_posix(),
+            trials=_seen_from_here(self.path),
         )
 
 
@@ -109,6 +109,14 @@ def _record(job: Job, trial: Trial, ending: Ending | None) -> TrialRecord | None
         # A strength at which training breaks down is an answer too.
         return TrialRecord(job.name, trial.point, error=ending.error)
     return None
+
+
+def _seen_from_here(path: Path) -> str:
+    # The package's file goes to other machines: no folder of this one in it.
+    whole = path.absolute()
+    return (
+        whole.relative_to(Path.cwd()).as_posix() if whole.is_relative_to(Path.cwd()) else path.name
+    )
 
 
 def conclude_all(tunings: Sequence[Tuning], outcome: Outcome) -> list[tuple[Tuning, Tuned | None]]:

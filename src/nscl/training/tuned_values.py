@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nscl.data.catalogue import FOLDER_PREFIX
 from nscl.errors import NsclError
 from nscl.results import slug, write_json
 
@@ -32,6 +33,11 @@ def adopt(
         raise NsclError(
             f"preset {preset!r} is as published and takes no tuned values; "
             f"adopt for {' or '.join(TUNABLE)}"
+        )
+    if benchmark.startswith(FOLDER_PREFIX):
+        raise NsclError(
+            f"{benchmark} is your own: the package adopts nothing for it; "
+            f"the record {trials} has the choice, for --config"
         )
     path = FOLDER / f"{slug(benchmark)}.json"
     presets = {name: dict(methods) for name, methods in _read(path).items()}
