@@ -12,7 +12,7 @@ from typing import Protocol
 
 from nscl.engines.board import Board
 from nscl.engines.job import Ending, Job
-from nscl.training.interrupt import StopSignal
+from nscl.training.interrupt import InterruptedRunError, StopSignal
 
 PAUSE = 0.1  # seconds between two looks at the children
 
@@ -73,6 +73,11 @@ def execute(jobs: Sequence[Job], engine: Engine, board: Board) -> Outcome:
         try:
             board.start(runs)
             _drain(waiting, engine, board, signal, endings)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(
+                "left at once; the last checkpoints are whole. Continue with the same command",
+                signal.exit_code,
+            ) from None
         finally:
             engine.close()
             board.stop()
