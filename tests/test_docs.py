@@ -20,8 +20,6 @@ import nscl
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *PAGES]
-# The page about data needs a folder of pictures: tests/data/test_examples.py runs it.
-RUN_HERE = [document for document in DOCUMENTS if document != "docs/data.md"]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
@@ -84,13 +82,12 @@ def _one_thread() -> Iterator[None]:
 GIVEN: dict[str, Callable[[], dict[str, Any]]] = {"README.md": what_a_reader_has}
 
 
-@pytest.mark.parametrize("document", RUN_HERE)
+# The page about data needs a folder of pictures: tests/data/test_examples.py runs it.
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d) and d != "docs/data.md"])
 def test_python_blocks_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # documents may save files
     names = {"__name__": document, **GIVEN.get(document, dict)()}
-    found = blocks(document)
-    assert found, f"{document} has no python block"
-    for line, source in found:
+    for line, source in blocks(document):
         run(source, line, document, names)
 
 
@@ -157,3 +154,9 @@ def test_every_name_of_the_library_is_in_the_guide() -> None:
     mine = {name for name, home in homes.items() if home.startswith(("nscl.core", "nscl.errors"))}
     assert len(mine) >= 11
     assert not {name for name in mine if name not in text}
+
+
+def test_every_module_of_the_engines_is_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    modules = {path.stem for path in (ROOT / "src/nscl/engines").glob("*.py")} - {"__init__"}
+    assert not {name for name in modules if f"`{name}`" not in text}

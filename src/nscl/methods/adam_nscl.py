@@ -3,7 +3,7 @@
 All of the method is ``nscl.Memory``; this file only says when to remember what. METHODS §2.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 
@@ -41,6 +41,7 @@ class AdamNSCL(Guarded):
     """Protect the backbone with a ``Memory``; heads are per task and need no protection."""
 
     options_type = AdamNSCLOptions
+    tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}
 
     def __init__(self, lab: Lab, options: AdamNSCLOptions) -> None:
         memory = Memory(

@@ -7,6 +7,9 @@ are the authors' (script and logs) for ``official``, the paper's text for ``pape
 from collections.abc import Callable
 from typing import Any
 
+from nscl.training.config import merge
+from nscl.training.tuned_values import tuned_settings
+
 Settings = dict[str, Any]
 
 _PAPER = {
@@ -119,7 +122,7 @@ PRESETS: dict[str, Callable[[str, str], Settings]] = {
 
 def preset(name: str, benchmark: str, method: str) -> Settings:
     """The settings of a preset for a benchmark and a method."""
-    settings = PRESETS[name](benchmark, method)
+    settings = merge(PRESETS[name](benchmark, method), tuned_settings(benchmark, name, method))
     if method in _REPLAY and benchmark in _PER_CLASS:
         settings["options"] = {"per_class": _PER_CLASS[benchmark], **settings["options"]}
     return settings

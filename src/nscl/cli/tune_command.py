@@ -1,0 +1,119 @@
+"""``nscl tune``: choose the strength of methods on other classes than those reported."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from nscl.cli.many import NOTHING_SAID, EngineName, Settings
+
+if TYPE_CHECKING:
+    from nscl.engines.tuned_file import Tuned
+
+
+def tune(
+    method: str,
+    benchmark: str,
+    /,
+    *,
+    trials: int = 6,
+    adopt: bool = False,
+    force: bool = False,
+    jobs: int | None = None,
+    engine: EngineName = "local",
+    address: str | None = None,
+    out: Path = Path("experiments/tuned"),
+    runs: Path = Path("runs/tuning"),
+    settings: Annotated[Settings, Parameter(name="*")] = NOTHING_SAID,
+    quiet: bool = False,
+    json: bool = False,
+) -> int:
+    """Search a method's declared strength on three tasks of another class order, by ACC.
+
+    Parameters
+    ----------
+    method
+        A name, names with commas between them, or all.
+    benchmark
+        A name of `nscl list benchmarks`.
+    trials
+        The budget of every method: its grid is thinned to so many trials.
+    adopt
+        Make the choice the preset's own, in the package.
+    force
+        Replace a record of other trials.
+    jobs
+        How many trials go on at once, the cores divided among them; here 1, on a cluster all.
+    engine
+        Processes of this machine, or a Ray cluster.
+    address
+        Of the Ray cluster, such as ray://head:10001.
+    out
+        The folder of the records: OUT/BENCHMARK-PRESET/METHOD.json.
+    runs
+        The folder of the trials' runs.
+    settings
+        What holds for all trials, as in `nscl run`.
+    quiet
+        Show the choices and errors only.
+    json
+        Print one JSON object per line.
+    """
+    from nscl.cli.many import complain, crowded, open_engine, sharing
+    from nscl.engines.board import choose_board
+    from nscl.engines.execute import execute
+    from nscl.engines.plan import check_data, choose_methods
+    from nscl.engines.tune import Tuning, conclude_all, tunable_preset, without_strength
+
+    names, _ = choose_methods(method, benchmark, scenario=settings.data.scenario)
+    idle = without_strength(names)
+    if engine == "local":
+        check_data(benchmark, settings.data_dir)
+    tunings = [
+        Tuning.prepare(
+            name,
+            benchmark,
+            {"preset": tunable_preset(benchmark), **settings.said(), "out": runs},
+            root=out,
+            trials=trials,
+            side_by_side=sharing(engine, jobs),
+            force=force,
+        )
+        for name in names
+        if name not in idle
+    ]
+    todo = [job for tuning in tunings for job in tuning.open_jobs]
+    place = open_engine(engine, jobs=jobs, address=address)
+    board = choose_board(slots=place.slots, quiet=quiet, as_json=json)
+    for note in (*crowded(todo, place), *(f"note: {n} has no strength to tune" for n in idle)):
+        board.say(note)
+    if not todo:
+        board.say("all trials are on record")
+    outcome = execute(todo, place, board)
+    found = conclude_all(tunings, outcome)
+    if adopt:
+        for tuning, tuned in found:
+            if tuned is not None:
+                tuning.adopt(tuned)
+    _show([(tuning.path, tuned) for tuning, tuned in found if tuned is not None], json=json)
+    complain(outcome, board)
+    return 0 if all(tuned for _, tuned in found) else outcome.exit_code
+
+
+def _show(found: "list[tuple[Path, Tuned]]", *, json: bool) -> None:
+    from nscl.cli.many import wide_console
+
+    view = Table(box=None, pad_edge=False)
+    for column in ("method", "chosen", "ACC %", "trials", "record"):
+        view.add_column(column)
+    for path, tuned in found:
+        if json:
+            record = {"method": tuned.method, "settings": tuned.settings, "record": str(path)}
+            print(jsonlib.dumps({"kind": "tuned", **record}))
+        choice = tuned.choice
+        values = "  ".join(f"{name} {value:g}" for name, value in choice.point.items())
+        view.add_row(tuned.method, values, f"{choice.acc:.2f}", str(len(tuned.trials)), str(path))
+    if found and not json:
+        wide_console().print(view)

@@ -1,0 +1,1 @@
+"""Where many runs go: local processes side by side, or a Ray cluster; comparing and tuning."""

@@ -1,0 +1,165 @@
+"""What a person or a program sees while many runs go on: nothing, plain lines, JSON, or a picture.
+
+This file has all but the picture on a terminal, which is in ``live_board``.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from nscl.engines.job import Ending, Job
+from nscl.engines.progress import Forecast, Watch, spoken
+
+SAY_EVERY = 60.0  # seconds between two lines about runs that just go on
+
+
+class Board:
+    """Knows which runs wait, go on and have ended; shows nothing."""
+
+    def __init__(self, *, slots: int = 1) -> None:
+        self.slots = slots
+        self.runs: list[Job] = []
+        self.states: dict[str, str] = {}
+        self.earlier: set[str] = set()
+        self.watch = Watch()
+        self.forecast = Forecast(self.watch)
+
+    def start(self, runs: Sequence[Job]) -> None:
+        """Take up the plan."""
+        self.runs = list(runs)
+        self.earlier = {job.name for job in runs if job.directory.is_finished}
+        self.states = {
+            job.name: "done" if job.name in self.earlier else "waiting" for job in self.runs
+        }
+
+    def begin(self, job: Job) -> None:
+        """A run begins or continues."""
+        self.states[job.name] = "running"
+
+    def end(self, ending: Ending) -> None:
+        """A run has ended."""
+        self.states[ending.job.name] = ending.state
+
+    def say(self, text: str) -> None:
+        """Something the user should know."""
+
+    def tick(self) -> None:
+        """Called several times a second."""
+
+    def stop(self) -> None:
+        """Whatever happened: give the terminal back."""
+
+    def count(self, state: str) -> int:
+        """How many runs are in a state."""
+        return sum(value == state for value in self.states.values())
+
+    def seconds_left(self) -> float | None:
+        """Seconds until all are done, roughly."""
+        still = [job for job in self.runs if self.states[job.name] in ("waiting", "running")]
+        return self.forecast.all_left(still, self.runs, slots=self.slots) if still else None
+
+    def opening(self) -> str:
+        """The plan in one line."""
+        begun = sum(job.is_begun for job in self.runs if job.name not in self.earlier)
+        fresh = len(self.runs) - len(self.earlier) - begun
+        return (
+            f"{len(self.runs)} runs: {len(self.earlier)} finished, {begun} to be continued, "
+            f"{fresh} new; {min(self.slots, len(self.runs))} at a time"
+        )
+
+
+class LinesBoard(Board):
+    """Plain lines, where standard output is no terminal."""
+
+    def __init__(self, *, slots: int = 1) -> None:
+        super().__init__(slots=slots)
+        self._said = time.monotonic()
+
+    def start(self, runs: Sequence[Job]) -> None:
+        """Say what will be done."""
+        super().start(runs)
+        if runs:
+            self.say(self.opening())
+
+    def begin(self, job: Job) -> None:
+        """One line per start."""
+        super().begin(job)
+        self.say(f"{'continuing' if job.is_begun else 'starting'} {job.title}: {job.name}")
+
+    def end(self, ending: Ending) -> None:
+        """One line per end."""
+        super().end(ending)
+        if ending.state != "done":
+            self.say(f"{ending.state} {ending.job.title}: {ending.error}")
+            return
+        result = ending.job.directory.result()
+        left = spoken(self.seconds_left())
+        self.say(
+            f"done {ending.job.title}: ACC {result.acc:.2f} %  BWT {result.bwt:+z.2f}  "
+            f"{spoken(result.seconds)}; {self.count('done')} of {len(self.runs)}"
+            + (f", about {left} left" if left else "")
+        )
+
+    def say(self, text: str) -> None:
+        """Print it."""
+        print(text, flush=True)
+        self._said = time.monotonic()
+
+    def tick(self) -> None:
+        """Once a minute, say that things go on."""
+        if time.monotonic() - self._said > SAY_EVERY:
+            going = [job for job in self.runs if self.states[job.name] == "running"]
+            shares = ", ".join(f"{job.title} {self.watch(job).share:.0%}" for job in going)
+            self.say(f"running: {shares}; about {spoken(self.seconds_left()) or '?'} left")
+
+
+class JsonBoard(Board):
+    """One JSON object per line on standard output, for programs."""
+
+    def start(self, runs: Sequence[Job]) -> None:
+        """The plan."""
+        super().start(runs)
+        plan = [
+            {"run": job.name, "label": job.label, "seed": job.config.seed,
+             "state": self.states[job.name]}
+            for job in self.runs
+        ]  # fmt: skip
+        self._tell("plan", runs=plan, at_a_time=min(self.slots, len(self.runs)))
+
+    def begin(self, job: Job) -> None:
+        """A run begins or continues."""
+        super().begin(job)
+        self._tell("begin", run=job.name, continued=job.is_begun)
+
+    def end(self, ending: Ending) -> None:
+        """A run has ended, with its figures if it is done."""
+        super().end(ending)
+        record: dict[str, Any] = {"run": ending.job.name, "state": ending.state}
+        if ending.state == "done":
+            result = ending.job.directory.result()
+            record |= {"acc": result.acc, "bwt": result.bwt, "seconds": result.seconds}
+        else:
+            record |= {"error": ending.error, "log": str(ending.job.log)}
+        self._tell("end", **record)
+
+    def say(self, text: str) -> None:
+        """Pass it on."""
+        self._tell("note", text=text)
+
+    def _tell(self, kind: str, **record: Any) -> None:
+        print(json.dumps({"kind": kind, **record}), flush=True)
+
+
+def choose_board(*, slots: int, quiet: bool, as_json: bool) -> Board:
+    """A live table on a terminal, plain lines elsewhere."""
+    if as_json:
+        return JsonBoard(slots=slots)
+    if quiet:
+        return Board(slots=slots)
+    if sys.stdout.isatty():
+        from nscl.engines.live_board import LiveBoard
+
+        return LiveBoard(slots=slots)
+    return LinesBoard(slots=slots)

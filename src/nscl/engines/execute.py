@@ -1,0 +1,105 @@
+"""Sending the runs of a plan to an engine until all have ended or the user wants to stop.
+
+Finished runs are skipped, broken ones continue by themselves because their folder says how far they
+are. Nothing is kept anywhere else, so the same command is the way to go on after any kill.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from nscl.engines.board import Board
+from nscl.engines.job import Ending, Job
+from nscl.training.interrupt import InterruptedRunError, StopSignal
+
+PAUSE = 0.1  # seconds between two looks at the children
+
+
+class Engine(Protocol):
+    """Where runs go."""
+
+    @property
+    def slots(self) -> int:
+        """How many runs may be under way at once."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """How many are under way."""
+        ...
+
+    def start(self, job: Job) -> None:
+        """Begin or continue a run."""
+
+    def poll(self) -> list[Ending]:
+        """Runs that ended since the last call."""
+        ...
+
+    def stop(self) -> None:
+        """Ask all runs to finish their step and save."""
+
+    def close(self) -> None:
+        """Leave nothing running behind."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How every run of a plan ended; ``signal`` is what the user stopped it with."""
+
+    endings: tuple[Ending, ...]
+    signal: int | None = None
+
+    @property
+    def troubles(self) -> list[Ending]:
+        """Runs that have no result."""
+        return [ending for ending in self.endings if ending.state != "done"]
+
+    @property
+    def exit_code(self) -> int:
+        """0: all have a result; 2: some have not; 130 or 143: stopped, the same command goes on."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return 2 if self.troubles else 0
+
+
+def execute(jobs: Sequence[Job], engine: Engine, board: Board) -> Outcome:
+    """Run what is not finished, side by side as far as the engine allows."""
+    runs = list({job.name: job for job in jobs}.values())
+    waiting = deque(job for job in runs if not job.directory.is_finished)
+    endings = [Ending(job, "done") for job in runs if job.directory.is_finished]
+    with StopSignal() as signal:
+        try:
+            board.start(runs)
+            _drain(waiting, engine, board, signal, endings)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(
+                "left at once; the last checkpoints are whole. Continue with the same command",
+                signal.exit_code,
+            ) from None
+        finally:
+            engine.close()
+            board.stop()
+    endings += [Ending(job, "stopped") for job in waiting]
+    return Outcome(tuple(endings), signal.received)
+
+
+def _drain(
+    waiting: deque[Job], engine: Engine, board: Board, signal: StopSignal, endings: list[Ending]
+) -> None:
+    asked = False
+    while engine.busy or (waiting and not asked):
+        while waiting and engine.busy < engine.slots and signal.received is None:
+            board.begin(waiting[0])
+            engine.start(waiting.popleft())
+        if signal.received is not None and not asked:
+            asked = True
+            board.say("stopping: each run finishes its step and saves")
+            engine.stop()
+        for ending in engine.poll():
+            endings.append(ending)
+            board.end(ending)
+        board.tick()
+        if engine.busy:
+            time.sleep(PAUSE)

@@ -1,0 +1,150 @@
+"""A plan as a file: what to run, what it costs, which figures it should reach.
+
+Options of the command line make the same object, so there is one way from what was said to runs::
+
+    description = "Adam-NSCL against fine-tuning"
+    command = "nscl compare --plan experiments/x.toml"
+    benchmark = "split-cifar100-10"
+    preset = "cpu"
+    methods = ["finetune", "adam-nscl"]     # or "all"
+    seeds = 3                               # or [0, 4, 7]
+
+    [settings]                              # of all runs, names as in `nscl run --config`
+    optim.epochs = 5
+    [overrides.adam-nscl]                   # of one method
+    options.a = 30
+    [[variants]]                            # a further row of the table
+    name = "frozen norms"
+    method = "adam-nscl"
+    settings.options.norms = "freeze"
+    [sweep]                                 # every combination, for each of the methods
+    method.a = [10, 20, 30]
+    [cost]                                  # measured
+    machine = "2 cores"
+    minutes = 12
+    [expected.finetune]
+    acc = 61.2
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from nscl.engines.plan import Plan, Variant, choose_methods, variant
+from nscl.training.config import ConfigError, Part, merge, read_toml, validated
+
+
+class VariantEntry(Part):
+    """A further row of the table: a name, a method, and what is special about it."""
+
+    name: str
+    method: str
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+
+class PlanFile(Part):
+    """What a plan says; see the module's text for the file."""
+
+    description: str = ""
+    command: str = ""
+    benchmark: str
+    preset: Literal["paper", "official", "cpu", "quick"] | None = None
+    methods: str | list[str] = Field(default_factory=list)
+    seeds: int | list[int] = 3
+    settings: dict[str, Any] = Field(default_factory=dict)
+    overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    variants: list[VariantEntry] = Field(default_factory=list)
+    sweep: dict[str, Any] = Field(default_factory=dict)
+    cost: dict[str, Any] = Field(default_factory=dict)
+    expected: dict[str, dict[str, float | str]] = Field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, over: Mapping[str, Any]) -> "PlanFile":
+        """Read a TOML plan; ``over`` is what the command line said instead."""
+        plan = validated(cls, merge(read_toml(path), over), where=f"{path}: ")
+        return plan.narrowed(over["methods"]) if over.get("methods") else plan
+
+    def narrowed(self, names: list[str] | str) -> "PlanFile":
+        """The same plan for some of its rows: methods or variants by name."""
+        chosen = names.split(",") if isinstance(names, str) else names
+        kept = [entry for entry in self.variants if entry.name in chosen]
+        rest = [name for name in chosen if name not in {entry.name for entry in kept}]
+        return self.model_copy(update={"methods": rest, "variants": kept})
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """The seeds one by one."""
+        seeds = range(self.seeds) if isinstance(self.seeds, int) else dict.fromkeys(self.seeds)
+        if not list(seeds) or min(seeds) < 0:
+            raise ConfigError(f"seeds = {self.seeds} names no seed: say how many, or which")
+        return tuple(seeds)
+
+    def plan(self, said: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
+        """The runs, and what is worth telling before they start; ``said`` wins over the file."""
+        scenario = merge(self.settings, said).get("data", {}).get("scenario")
+        names, unfit = (
+            choose_methods(self.methods, self.benchmark, scenario=scenario)
+            if self.methods
+            else ([], [])
+        )
+        notes = [f"note: not for this kind of stream: {', '.join(unfit)}"] if unfit else []
+        notes += [f"note: measured cost: {_listed(self.cost)}"] if self.cost else []
+        rows = tuple(self._rows(names, said))
+        if not rows:
+            raise ConfigError("nothing to run: name methods (all, or a,b,c) or variants")
+        _check_labels(rows, self.overrides, names)
+        settings = merge(self.settings, {"preset": self.preset})
+        return Plan(self.benchmark, rows, self.all_seeds, settings), tuple(notes)
+
+    def _rows(self, names: list[str], said: Mapping[str, Any]) -> Iterator[Variant]:
+        for method in names:
+            mine = merge(self.overrides.get(method, {}), said)
+            for point in grid_points(self.sweep):
+                yield _over(mine, variant(method, point))
+        for entry in self.variants:
+            mine = merge(merge(self.overrides.get(entry.method, {}), entry.settings), said)
+            yield Variant(entry.name, entry.method, mine)
+
+
+def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of a sweep's values; one empty point for no sweep.
+
+    >>> grid_points({"method": {"a": [1, 2]}, "optim.lr": [0.1]})
+    [{'method.a': 1, 'optim.lr': 0.1}, {'method.a': 2, 'optim.lr': 0.1}]
+    """
+    axes = dict(_flat(sweep))
+    for name, values in axes.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"sweep {name!r} wants a list of values, not {values!r}")
+    return [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _over(settings: Mapping[str, Any], row: Variant) -> Variant:
+    return Variant(row.label, row.method, merge(settings, row.settings))
+
+
+def _check_labels(
+    rows: tuple[Variant, ...], overrides: Mapping[str, Any], names: list[str]
+) -> None:
+    labels = [row.label for row in rows]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise ConfigError(f"two rows are called {twice[0]!r}: give each variant its own name")
+    idle = sorted(set(overrides) - {row.method for row in rows})
+    if idle and names:
+        raise ConfigError(f"overrides of {idle[0]!r}, which is not among the plan's methods")
+
+
+def _listed(table: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in table.items())

@@ -1,0 +1,106 @@
+"""How far runs have come and how long they will take, read from the files they write anyway.
+
+So one way serves all engines, and a run that another process continued yesterday counts as well.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from nscl.engines.job import Job
+from nscl.results import read_metrics
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Share of the run that is done, seconds spent on it, figures after the last whole task."""
+
+    share: float = 0.0
+    seconds: float = 0.0
+    acc: float | None = None
+    bwt: float | None = None
+    tasks: int = 0
+
+    @property
+    def total_seconds(self) -> float | None:
+        """What the whole run will take, if anything can be said yet."""
+        return self.seconds / self.share if self.share > 0 else None
+
+
+class Watch:
+    """Reads a run's progress; a file that has not grown is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, Progress]] = {}
+
+    def __call__(self, job: Job) -> Progress:
+        """Where the run stands now."""
+        path = job.directory.metrics_path
+        size = path.stat().st_size if path.exists() else 0
+        known = self._known.get(job.name)
+        if known is not None and known[0] == size:
+            return known[1]
+        found = progress_of(job, read_metrics(path)) if size else Progress()
+        self._known[job.name] = (size, found)
+        return found
+
+
+def progress_of(job: Job, records: Iterable[dict[str, Any]]) -> Progress:
+    """Progress from the records of ``metrics.jsonl``."""
+    tasks = [[]]  # type: list[list[dict[str, Any]]]
+    ends: list[dict[str, Any]] = []
+    for record in records:
+        if record["kind"] == "task":
+            ends.append(record)
+            tasks.append([])
+        elif record["kind"] == "epoch":
+            tasks[-1].append(record)
+    # A task with warm-ups or side phases has more epochs than configured, as the last one showed.
+    usual = max(len(tasks[-2]) if len(tasks) > 1 else 0, job.config.optim.epochs)
+    current = tasks[-1]
+    within = min(len(current) / usual, 0.99)
+    spent = sum(end["seconds"] for end in ends) + (current[-1]["seconds"] if current else 0.0)
+    last = ends[-1] if ends else {}
+    share = min(1.0, (len(ends) + within) / job.tasks)
+    return Progress(share, spent, last.get("acc"), last.get("bwt"), len(ends))
+
+
+class Forecast:
+    """Seconds left, for one run and for all."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def left(self, job: Job, runs: Iterable[Job]) -> float | None:
+        """Seconds left of one run: by its like if one is finished, else by its own pace."""
+        now = self._watch(job)
+        like = [p.seconds for p in self._of_label(job.label, runs) if p.share >= 1.0]
+        total = fmean(like) if like else now.total_seconds
+        return None if total is None else max(0.0, total - now.seconds)
+
+    def all_left(self, open_runs: Iterable[Job], runs: list[Job], *, slots: int) -> float | None:
+        """Seconds until the last of the open runs ends, spread over the slots."""
+        open_list = list(open_runs)
+        known = [left for job in open_list if (left := self.left(job, runs)) is not None]
+        paces = [p for job in runs if (p := self._watch(job).total_seconds) is not None]
+        if not paces:
+            return None
+        guesses = (len(open_list) - len(known)) * fmean(paces)
+        return (sum(known) + guesses) / max(1, min(slots, len(open_list)))
+
+    def _of_label(self, label: str, runs: Iterable[Job]) -> list[Progress]:
+        return [self._watch(job) for job in runs if job.label == label]
+
+
+def spoken(seconds: float | None) -> str:
+    """A duration as people say it.
+
+    >>> spoken(42), spoken(600), spoken(9000), spoken(None)
+    ('42 s', '10 min', '2.5 h', '')
+    """
+    if seconds is None:
+        return ""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

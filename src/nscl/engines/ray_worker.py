@@ -1,0 +1,34 @@
+"""What a Ray worker does with one run: the same training, its lines into the run's log."""
+
+import sys
+import traceback
+from contextlib import redirect_stdout
+from pathlib import Path
+
+
+def train(text: str, log: str, folder: str) -> tuple[str, str]:
+    """Train the run of a configuration; returns how it ended and the one-line error, if any.
+
+    What the user can mend is returned, not raised: it must not be retried. A worker that dies
+    returns nothing, and Ray starts the run again from its checkpoint.
+    """
+    from nscl.errors import NsclError
+    from nscl.training.config import RunConfig
+    from nscl.training.display import Lines
+    from nscl.training.experiment import run
+    from nscl.training.interrupt import InterruptedRunError
+
+    sys.path.insert(0, folder)  # package.module:Class of the folder the user works in
+    Path(log).parent.mkdir(parents=True, exist_ok=True)
+    with Path(log).open("a", buffering=1) as sink, redirect_stdout(sink):
+        try:
+            run(RunConfig.model_validate_json(text), display=Lines())
+        except InterruptedRunError as problem:
+            return "stopped", str(problem)
+        except NsclError as problem:
+            print(f"nscl: {problem}")
+            return "failed", str(problem)
+        except Exception as problem:
+            traceback.print_exc(file=sink)
+            return "failed", f"{type(problem).__name__}: {problem}"
+    return "done", ""

@@ -1,0 +1,136 @@
+"""A tuning from its trials to its record, for one method or many in one queue."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nscl.engines.execute import Outcome
+from nscl.engines.job import Ending, Job
+from nscl.engines.tuned_file import (
+    TrialRecord,
+    Tuned,
+    best_trial,
+    known_trials,
+    tuned_path,
+)
+from nscl.engines.tuning import TRIALS, Trial, chosen_settings, trials_of, tuning_plan
+from nscl.errors import NsclError
+from nscl.methods.registry import load_method
+from nscl.training.presets import default_preset
+from nscl.training.tuned_values import TUNABLE, adopt
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The trials of one method: which are on record, which are to be run."""
+
+    method: str
+    trials: tuple[Trial, ...]
+    jobs: tuple[Job, ...]
+    path: Path
+    known: Mapping[str, TrialRecord]
+
+    @classmethod
+    def prepare(
+        cls,
+        method: str,
+        benchmark: str,
+        said: Mapping[str, Any],
+        *,
+        root: Path,
+        trials: int = TRIALS,
+        side_by_side: int | None = 1,
+        force: bool = False,
+    ) -> "Tuning":
+        """Plan the trials; ``said`` are settings for all of them, ``root`` holds the records."""
+        if trials < 1:
+            raise NsclError(f"{trials} trials: every method needs at least one")
+        found = trials_of(method, trials=trials)
+        if not found:
+            raise NsclError(f"method {method!r} declares no strength: there is nothing to tune")
+        jobs = tuning_plan(benchmark, found, said).jobs(side_by_side=side_by_side)
+        preset = jobs[0].config.preset
+        path = tuned_path(root, benchmark=benchmark, preset=preset, method=method)
+        known = known_trials(path, {job.name for job in jobs}, force=force)
+        return cls(method, tuple(found), tuple(jobs), path, known)
+
+    @cached_property
+    def open_jobs(self) -> list[Job]:
+        """Trials that are not on record."""
+        return [job for job in self.jobs if job.name not in self.known]
+
+    def conclude(self, endings: Mapping[str, Ending]) -> Tuned | None:
+        """Write the record with the choice; None while trials were stopped or killed."""
+        records = [
+            self.known.get(job.name) or _record(job, trial, endings.get(job.name))
+            for job, trial in zip(self.jobs, self.trials, strict=True)
+        ]
+        whole = [record for record in records if record is not None]
+        choice = best_trial(whole)
+        if len(whole) < len(records) or choice is None:
+            return None
+        config = self.jobs[0].config
+        tuned = Tuned(
+            benchmark=config.benchmark,
+            preset=config.preset,
+            method=self.method,
+            settings=chosen_settings(choice.point),
+            trials=tuple(whole),
+            protocol={
+                "seed": config.seed,
+                "chosen_by": "acc, then bwt",
+                "data": config.data.model_dump(mode="json"),
+                "optim": config.optim.model_dump(mode="json"),
+                "model": config.model.model_dump(mode="json"),
+            },
+        )
+        if self.open_jobs or not self.path.exists():
+            tuned.write(self.path)
+        return tuned
+
+    def adopt(self, tuned: Tuned) -> Path:
+        """Make the choice the preset's own."""
+        return adopt(
+            tuned.benchmark,
+            tuned.preset,
+            tuned.method,
+            settings=dict(tuned.settings),
+            trials=_seen_from_here(self.path),
+        )
+
+
+def _record(job: Job, trial: Trial, ending: Ending | None) -> TrialRecord | None:
+    if job.directory.is_finished:
+        result = job.directory.result()
+        return TrialRecord(job.name, trial.point, result.acc, result.bwt, result.seconds)
+    if ending is not None and ending.state == "failed":
+        # A strength at which training breaks down is an answer too.
+        return TrialRecord(job.name, trial.point, error=ending.error)
+    return None
+
+
+def _seen_from_here(path: Path) -> str:
+    # The package's file goes to other machines: no folder of this one in it.
+    whole = path.absolute()
+    return (
+        whole.relative_to(Path.cwd()).as_posix() if whole.is_relative_to(Path.cwd()) else path.name
+    )
+
+
+def conclude_all(tunings: Sequence[Tuning], outcome: Outcome) -> list[tuple[Tuning, Tuned | None]]:
+    """Write what can be written, method by method."""
+    endings = {ending.job.name: ending for ending in outcome.endings}
+    return [(tuning, tuning.conclude(endings)) for tuning in tunings]
+
+
+def without_strength(names: Sequence[str]) -> list[str]:
+    """Those of several methods that have nothing to tune; one method alone must have something."""
+    return [name for name in names if len(names) > 1 and not load_method(name).tuning]
+
+
+def tunable_preset(benchmark: str) -> str:
+    """The preset to tune unless another is asked for: the published ones are not ours to tune."""
+    usual = default_preset(benchmark)
+    return usual if usual in TUNABLE else TUNABLE[0]

@@ -1,0 +1,107 @@
+"""Choosing a method's strength: the same small budget for every method, other classes than shown.
+
+Trials see the first three tasks of another, random class order, so that nothing is chosen on the
+stream that is reported. A method declares which one or two options are its strength; its grid is
+thinned to the budget, evenly.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from nscl.data.catalogue import find_benchmark
+from nscl.engines.plan import Plan, Variant, nested, variant
+from nscl.methods.registry import load_method
+from nscl.training.config import merge
+
+TRIALS = 6
+TASKS = 3
+ORDER = {"order": "random", "order_seed": 1}
+
+
+def points(method: str, *, trials: int = TRIALS) -> list[dict[str, float]]:
+    """The values to try, by option: every combination of the thinned grid.
+
+    >>> points("gpm")[0]
+    {'threshold': 0.9}
+    >>> points("finetune")
+    []
+    """
+    declared = load_method(method).tuning
+    if not declared:
+        return []
+    sizes = best_sizes([len(values) for values in declared.values()], trials)
+    axes = [thin(values, n) for values, n in zip(declared.values(), sizes, strict=True)]
+    return [dict(zip(declared, values, strict=True)) for values in product(*axes)]
+
+
+def thin(values: Sequence[float], count: int) -> list[float]:
+    """``count`` of the values, evenly spread, both ends among them.
+
+    >>> thin([1, 2, 3, 4, 5], 3), thin([1, 2, 3], 1)
+    ([1, 3, 5], [2])
+    """
+    last = len(values) - 1
+    if count == 1:
+        return [values[last // 2]]
+    return [values[(2 * i * last + count - 1) // (2 * (count - 1))] for i in range(count)]
+
+
+def best_sizes(sizes: Sequence[int], budget: int) -> tuple[int, ...]:
+    """How many values of each option: as many trials as allowed, then as balanced as possible.
+
+    >>> best_sizes([5], 6), best_sizes([3, 4], 6), best_sizes([5, 2], 6)
+    ((5,), (2, 3), (3, 2))
+    """
+    fitting = [
+        n
+        for n in product(*(range(1, size + 1) for size in sizes))
+        if math.prod(n) <= max(1, budget)
+    ]
+    return max(
+        fitting, key=lambda n: (math.prod(n), min(a / b for a, b in zip(n, sizes, strict=True)))
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point of a method's grid."""
+
+    point: Mapping[str, float]
+    variant: Variant
+
+
+def trials_of(method: str, *, trials: int = TRIALS) -> list[Trial]:
+    """The trials of a method; none where it declares no strength."""
+    return [
+        Trial(point, variant(method, {option_path(name): v for name, v in point.items()}))
+        for point in points(method, trials=trials)
+    ]
+
+
+def option_path(name: str) -> str:
+    """A declared name as it is typed: options of the method unless it says otherwise.
+
+    >>> option_path("a"), option_path("optim.lr")
+    ('method.a', 'optim.lr')
+    """
+    return name if "." in name else f"method.{name}"
+
+
+def tuning_plan(
+    benchmark: str, trials: Sequence[Trial], said: Mapping[str, Any], *, seed: int = 0
+) -> Plan:
+    """The trials as runs: the first tasks of a different class order."""
+    asked = said.get("data", {}).get("tasks") or find_benchmark(benchmark).tasks or TASKS
+    settings = merge({"data": {**ORDER, "first": min(TASKS, asked)}}, said)
+    return Plan(benchmark, tuple(trial.variant for trial in trials), (seed,), settings)
+
+
+def chosen_settings(point: Mapping[str, float]) -> dict[str, Any]:
+    """A point as settings of a preset."""
+    settings: dict[str, Any] = {}
+    for name, value in point.items():
+        settings = merge(settings, nested(option_path(name), value))
+    return settings

@@ -1,0 +1,222 @@
+"""compare, sweep and tune as a person meets them: real processes, kills, exit codes."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nscl.cli.app import call
+from nscl.engines.job import Job
+from nscl.engines.tuned_file import Tuned
+from nscl.results import RunDirectory, find_runs
+from nscl.training import tuned_values
+from nscl.training.experiment import run
+from nscl.training.prepare import build_config
+from tests.runs import nscl
+
+TINY = ("--data.first", "2", "--optim.epochs", "1", "--threads", "1", "--jobs", "2")
+BROKEN = """
+from nscl.methods.base import Method
+
+
+class Broken(Method):
+    def start_task(self, task):
+        raise ValueError("no good")
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def until(truth: Callable[[], bool], *, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not truth():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_a_failing_method_stops_no_other_and_finished_runs_are_skipped(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "own_broken.py").write_text(BROKEN)
+    methods = "finetune,own_broken:Broken"
+    command = ("compare", "split-digits-5", "--seeds", "1", *TINY, "--methods")
+    assert call([*command, methods, "--json"]) == 2
+    output, errors = capfd.readouterr()
+    records = [json.loads(line) for line in output.splitlines()]
+    ends = {r["run"].split("-0-")[0]: r for r in records if r["kind"] == "end"}
+    assert ends["split-digits-5-finetune"]["state"] == "done"
+    failed = ends["split-digits-5-own_broken-Broken"]
+    assert (failed["state"], failed["error"]) == ("failed", "ValueError: no good")
+    assert "Traceback" in Path(failed["log"]).read_text()
+    assert "own_broken:Broken seed 0 failed: ValueError: no good" in errors
+    assert "Traceback" not in errors
+    (row,) = records[-1]["rows"]
+    assert row["label"] == "finetune"
+    (done,) = [found for found in find_runs([here / "runs"]).runs if found.is_finished]
+    assert row["acc"]["mean"] == done.result().acc
+    before = done.result_path.stat().st_mtime_ns
+    assert call([*command, "finetune"]) == 0
+    output = capfd.readouterr().out
+    assert "1 runs: 1 finished" in output
+    assert "starting" not in output
+    assert f"{done.result().acc:.2f}" in output
+    assert done.result_path.stat().st_mtime_ns == before
+
+
+def test_nothing_is_lost_by_kills_and_interrupts(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """SIGKILL of a child, Ctrl-C, SIGKILL of the parent; then the same result as undisturbed."""
+    settings = {"data": {"first": 2}, "optim": {"epochs": 20}, "threads": 1, "method": "finetune"}
+    command = ("compare", "split-digits-5", "--methods", "finetune", "--seeds", "2", "--jobs", "2",
+               "--data.first", "2", "--optim.epochs", "20", "--threads", "1")  # fmt: skip
+    configs = [
+        build_config("split-digits-5", {**settings, "seed": s, "out": here / "undisturbed"})
+        for s in (0, 1)
+    ]
+    truth = run(configs[0])
+    runs = [RunDirectory(here / "runs" / Job(config, "").name) for config in configs]
+
+    def processes() -> list[int]:
+        return [json.loads(r.lock_path.read_text())["pid"] for r in runs]
+
+    def under_way(epochs: int) -> bool:
+        return all(
+            r.lock_path.exists()
+            and r.lock_path.stat().st_size > 0
+            and r.metrics_path.exists()
+            and r.metrics_path.read_bytes().count(b"\n") >= epochs
+            for r in runs
+        )
+
+    parent = nscl(*command, cwd=here)
+    until(lambda: under_way(2))
+    first, second = processes()
+    os.kill(first, signal.SIGKILL)
+    time.sleep(0.3)
+    parent.send_signal(signal.SIGINT)
+    output, errors = parent.communicate(timeout=60)
+    assert parent.returncode == 130, errors
+    assert "killed finetune seed 0: killed by SIGKILL" in output
+    assert "Continue with the same command" in errors
+    assert gone(second)
+    assert not any(r.is_finished for r in runs)
+
+    parent = nscl(*command, cwd=here)
+    until(lambda: under_way(6))
+    children = processes()
+    parent.kill()
+    parent.communicate(timeout=60)
+    until(lambda: all(gone(child) for child in children))
+    assert not any(r.is_finished for r in runs)
+
+    assert call(command) == 0
+    assert "2 to be continued" in capfd.readouterr().out
+    assert runs[1].is_finished
+    assert runs[0].result().accuracy == truth.accuracy
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    status = Path(f"/proc/{process}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_plan_with_a_sweep(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "plan.toml").write_text(
+        'description = "two strengths"\n'
+        'benchmark = "split-digits-5"\nmethods = "adam-nscl"\nseeds = 1\n'
+        "[settings]\ndata.first = 1\noptim.epochs = 1\n"
+        "[sweep]\nmethod.a = [10, 1000]\n"
+        '[expected."adam-nscl a=10"]\nacc = 90\n'
+    )
+    assert call(["sweep", "--plan", "plan.toml", "--jobs", "2", "--method.norms", "freeze"]) == 0
+    output = capfd.readouterr().out
+    assert output.startswith("two strengths\n")
+    assert "adam-nscl a=1000" in output
+    assert "ACC 90" in output
+    options = [found.config()["options"] for found in find_runs([here / "runs"]).runs]
+    assert sorted(o["a"] for o in options) == [10, 1000]
+    assert {o["norms"] for o in options} == {"freeze"}
+
+
+def test_tune_takes_the_best_keeps_the_record_and_adopts(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuned_values, "FOLDER", here / "adopted")
+    tune = ("tune", "adam-nscl", "split-digits-5", "--trials", "2", *TINY)
+    assert call([*tune, "--adopt"]) == 0
+    record = here / "experiments/tuned/split-digits-5-quick/adam-nscl.json"
+    tuned = Tuned.read(record)
+    results = {found.name: found.result() for found in find_runs([here / "runs/tuning"]).runs}
+    assert {trial.run for trial in tuned.trials} == set(results)
+    assert [trial.point["a"] for trial in tuned.trials] == [3.0, 1000.0]
+    assert len({result.acc for result in results.values()}) == 2
+    best = max(results.values(), key=lambda r: (r.acc, r.bwt))
+    strength = tuned.settings["options"]["a"]
+    assert strength == best.config["options"]["a"]
+    assert best.config["data"]["order"] == "random"
+    adopted = json.loads((here / "adopted/split-digits-5.json").read_text())["quick"]["adam-nscl"]
+    assert adopted["settings"] == tuned.settings
+    assert adopted["trials"] == "experiments/tuned/split-digits-5-quick/adam-nscl.json"
+    config = build_config("split-digits-5", {"method": "adam-nscl"})
+    assert config.options["a"] == strength
+    before = record.read_bytes()
+    capfd.readouterr()
+    assert call(tune) == 0
+    assert "all trials are on record" in capfd.readouterr().out
+    assert record.read_bytes() == before
+    assert call([*tune, "--optim.lr", "0.5"]) == 2
+    assert "--force" in capfd.readouterr().err
+    tuned_values._read.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("compare",), "say which benchmark"),
+        (("compare", "split-digit-5"), "did you mean 'split-digits-5'?"),
+        (("compare", "split-digits-5", "--methods", "finetun"), "Did you mean 'finetune'?"),
+        (("compare", "split-digits-5", "--methods", ","), "names no method"),
+        (("compare", "split-digits-5", "--metods", "all"), "Did you mean --methods?"),
+        (("compare", "split-digits-5", "--seeds", "none"), "--seeds is a number"),
+        (("compare", "split-digits-5", "--jobs", "0"), "from 1 on"),
+        (("compare", "split-digits-5", "--address", "ray://x:1"), "add --engine ray"),
+        (("compare", "--plan", "nowhere.toml"), "there is no file nowhere.toml"),
+        (("compare", "split-cifar100-10", "--data-dir", "empty"), "nscl data fetch"),
+        (("sweep", "split-digits-5"), "say what to vary"),
+        (("sweep", "split-digits-5", "--set", "method.b=1"), "there is no option 'method.b'"),
+        (("sweep", "split-digits-5", "--set", "optim.lrr=1"), "Did you mean 'optim.lr'?"),
+        (("sweep", "split-digits-5", "--set", "seed=1,2"), "use --seeds"),
+        (("tune", "finetune", "split-digits-5"), "there is nothing to tune"),
+        (("tune", "gpmm", "split-digits-5"), "Did you mean 'gpm'?"),
+        (("tune", "gpm", "split-digits-5", "--trials", "0"), "at least one"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
+    args: tuple[str, ...],
+    message: str,
+    here: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NSCL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(here))
+    assert call(args) == 2
+    errors = capfd.readouterr().err
+    assert message in errors
+    assert errors.startswith("nscl: ")
+    assert errors.count("\n") == 1
+    assert not (here / "runs").exists()

@@ -1,0 +1,124 @@
+"""What is shown: progress from files, time left, plain lines, JSON, the live table, the summary."""
+
+import io
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nscl.engines.board import Board, JsonBoard, LinesBoard
+from nscl.engines.execute import Outcome
+from nscl.engines.job import Ending
+from nscl.engines.live_board import LiveBoard
+from nscl.engines.local import last_words
+from nscl.engines.progress import Forecast, Watch, progress_of
+from nscl.engines.summary import summarise, table
+from tests.engines.jobs import epoch, finish, job, task_end, write_metrics
+
+
+def test_progress_counts_tasks_and_epochs(tmp_path: Path) -> None:
+    one = job(tmp_path, optim={"epochs": 4})  # three tasks
+    assert progress_of(one, []).share == 0
+    begun = progress_of(one, [epoch(0, 0, 2.0), epoch(0, 1, 4.0)])
+    assert begun.share == pytest.approx(0.5 / 3)
+    assert begun.total_seconds == pytest.approx(24.0)
+    records = [epoch(0, i, float(i)) for i in range(8)]  # four epochs of a further phase
+    later = progress_of(one, [*records, task_end(0, 90.0, 8.0), epoch(1, 0, 1.0)])
+    assert later.share == pytest.approx((1 + 1 / 8) / 3)
+    assert (later.seconds, later.acc, later.tasks) == (9.0, 90.0, 1)
+
+
+def test_time_left_by_its_like_or_its_own_pace(tmp_path: Path) -> None:
+    done, going, waiting, other = (job(tmp_path, seed=s) for s in range(4))
+    other = job(tmp_path, "other", seed=4)
+    write_metrics(done, [task_end(i, 90.0, 10.0) for i in range(3)])
+    write_metrics(going, [task_end(0, 90.0, 12.0)])
+    write_metrics(other, [task_end(0, 90.0, 2.0)])
+    runs = [done, going, waiting, other]
+    forecast = Forecast(Watch())
+    assert forecast.left(going, runs) == pytest.approx(18.0)
+    assert forecast.left(waiting, runs) == pytest.approx(30.0)
+    assert forecast.left(other, runs) == pytest.approx(4.0)
+    assert forecast.all_left([going, waiting], runs, slots=2) == pytest.approx(24.0)
+    assert forecast.all_left([going, waiting], runs, slots=1) == pytest.approx(48.0)
+
+
+def test_the_table_is_the_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, "gem", seed=s) for s in range(3)]
+    jobs.append(job(tmp_path, "plain", seed=7))
+    for i, made in enumerate(jobs[:2]):
+        finish(made, [[90.0], [80.0 + 4 * i, 70.0]], 5.0 + i, stores="data")
+    finish(jobs[3], [[50.0]], 2.0)
+    gem, plain = summarise(jobs)
+    assert gem.seeds == (0, 1)
+    assert gem.figures["acc"].mean == pytest.approx(76.0)
+    assert gem.figures["acc"].std == pytest.approx(statistics.stdev([75.0, 77.0]))
+    assert gem.figures["bwt"].mean == pytest.approx(-8.0)
+    console = Console(file=io.StringIO(), width=160)
+    console.print(table([gem, plain], expected={"gem": {"acc": 76.5}}))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "gem*" in text
+    assert "plain " in text
+    assert "76.00 ± 1.41" in text
+    assert "ACC 76.5" in text
+
+
+def test_lines_and_json_tell_the_same_story(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    earlier, good, bad = (job(tmp_path, seed=s) for s in range(3))
+    for made in (earlier, good):
+        finish(made, [[90.0]], 5.0)
+    endings = [Ending(good, "done"), Ending(bad, "failed", "it broke")]
+    for board in (LinesBoard(slots=2), JsonBoard(slots=2), Board()):
+        board.start([earlier, good, bad])
+        for ending in endings:
+            board.begin(ending.job)
+            board.end(ending)
+    output = capsys.readouterr().out
+    lines = [line for line in output.splitlines() if not line.startswith("{")]
+    assert lines[0] == "3 runs: 2 finished, 0 to be continued, 1 new; 2 at a time"
+    assert lines[-1] == "failed finetune seed 2: it broke"
+    records = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert [r["kind"] for r in records] == ["plan", "begin", "end", "begin", "end"]
+    assert records[2]["acc"] == 90.0
+    assert records[4]["error"] == "it broke"
+
+
+def test_the_live_table_shows_what_happens_first(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, height=14)
+    board = LiveBoard(slots=2, console=console)
+    jobs = [job(tmp_path, seed=s) for s in range(9)]
+    write_metrics(jobs[8], [task_end(0, 91.25, 12.0)])
+    board.start(jobs)
+    board.begin(jobs[8])
+    board.end(Ending(jobs[7], "failed", "it broke"))
+    board.tick()
+    board.stop()
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "finetune seed 8" in text
+    assert "91.2" in text
+    assert "24 s" in text  # left: two of three tasks at 12 s
+    assert "it broke" in text
+    assert "3 more runs" in text
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    made = job(tmp_path)
+    done, failed = Ending(made, "done"), Ending(made, "failed", "x")
+    assert Outcome((done,)).exit_code == 0
+    assert Outcome((done, failed)).exit_code == 2
+    assert Outcome((done, failed), signal=2).exit_code == 130
+
+
+def test_last_words_are_the_errors_one_line(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    first = "nscl: an older attempt\n"
+    log.write_text(first + "task 1\nnscl: the reason\nnoise after it\n")
+    assert last_words(log, offset=len(first)) == "the reason"
+    log.write_text("Traceback ...\nValueError: bad\n\n")
+    assert last_words(log) == "ValueError: bad"
+    log.write_text("")
+    assert last_words(log) == "it ended without a word"
