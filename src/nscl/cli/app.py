@@ -13,6 +13,8 @@ COMMANDS = {
     "run": "Train a stream of tasks with one method.",
     "resume": "Continue a run that was interrupted.",
     "show": "Show what a run has reached: accuracy matrix, ACC, BWT, spectra.",
+    "report": "Write tables, figures and one self-contained page about runs.",
+    "watch": "Serve a live report of runs while they go on.",
     "list": "List methods, benchmarks, models or presets.",
     "data": "List, check or fetch data sets.",
     "doctor": "Say what this machine has: torch, devices, data, optional packages.",
