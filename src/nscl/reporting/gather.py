@@ -133,7 +133,7 @@ def _read_folder(directory: RunDirectory) -> Run:
     )
 
 
-_NEEDED = {
+_NEEDED: dict[str, dict[str, Any]] = {
     "epoch": {"task": int, "steps": int, "seconds": int | float},
     "task": {"accuracies": list},
 }
