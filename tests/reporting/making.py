@@ -69,7 +69,12 @@ def make_run(
     if tracked:
         whole["track_old_losses"] = tracked
     run = RunDirectory.create(
-        root, benchmark=benchmark, method=method, seed=seed, config=whole, environment={"threads": 1}
+        root,
+        benchmark=benchmark,
+        method=method,
+        seed=seed,
+        config=whole,
+        environment={"threads": 1},
     )
     accuracy = matrix(method, seed, tasks)
     with MetricsLog(run.metrics_path) as log:
@@ -113,7 +118,5 @@ def laboratory(root: Path) -> Path:
         make_run(root, "finetune", seed, tracked=3)
         make_run(root, "gem", seed, stores="data", tracked=3)
         for a in (10.0, 1000.0):
-            make_run(
-                root, "adam-nscl", seed, stores="parameters", layers=layers, tracked=3, a=a
-            )
+            make_run(root, "adam-nscl", seed, stores="parameters", layers=layers, tracked=3, a=a)
     return root

@@ -100,5 +100,5 @@ def test_evenly_keeps_both_ends_and_order(count: int, most: int) -> None:
 
 
 def test_short_names_keep_what_differs() -> None:
-    assert short_names(["a.b.conv1", "a.b.conv2", "a.c"]) == ["a.b.conv1", "a.b.conv2", "a.c"]
-    assert short_names(["backbone.s.0.w", "backbone.s.1.w"]) == ["0.w", "1.w"]
+    assert short_names(["a.b.conv1", "a.b.conv2", "a.c"]) == ["b.conv1", "b.conv2", "c"]
+    assert short_names(["backbone.s.0.w", "backbone.s.1.w"]) == ["s.0.w", "s.1.w"]

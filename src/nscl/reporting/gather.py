@@ -58,10 +58,10 @@ class Gathered:
 def gather(paths: Iterable[str | Path]) -> Gathered:
     """Read all runs under ``paths``; a path that does not exist is an error, a bad run is told.
 
-    >>> gather(["nowhere"])
+    >>> gather(["nowhere"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    nscl.reporting.errors.ReportError: nowhere does not exist: give a run, a folder of runs or a ...
+    nscl.reporting.errors.ReportError: nowhere does not exist: ...
     """
     runs: dict[str, Run] = {}
     skipped: list[Skipped] = []

@@ -92,9 +92,6 @@ def _figures(
                     yield section, item
                     continue
                 name, figure = item
-                # The places of all parts are found once, not again for each format.
-                figure.draw_without_rendering()
-                figure.set_layout_engine(None)
                 for kind in ("svg", "png"):
                     yield section, (f"{prefix}{name}.{kind}", _saved(figure, kind))
 

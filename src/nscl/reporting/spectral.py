@@ -97,6 +97,11 @@ def short_names(names: list[str]) -> list[str]:
     """
     parts = [name.split(".") for name in names]
     common = 0
-    while all(len(p) > common + 2 for p in parts) and len({p[common] for p in parts}) == 1:
+    while all(_spare(p, common) for p in parts) and len({p[common] for p in parts}) == 1:
         common += 1
     return [".".join(p[common:]) for p in parts]
+
+
+def _spare(parts: list[str], place: int) -> bool:
+    """Whether a name still says something without this part: not just a number."""
+    return len(parts) > place + 1 and not parts[place + 1].isdigit()

@@ -10,7 +10,7 @@ from nscl.reporting.errors import MissingDataError
 from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
 from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.figures.spectrum import singular_values
-from nscl.reporting.figures.style import styled
+from nscl.reporting.figures.style import laid_out, styled
 from nscl.reporting.figures.trials import old_losses, sweep
 from nscl.reporting.missing import LeftOut, left_out, with_spectra
 from nscl.reporting.series import Section
@@ -35,7 +35,7 @@ def draw(section: Section) -> Iterator[tuple[str, Figure] | LeftOut]:
     missing = {told.name for told in left_out(section)}
     for name, make in _plans(section, missing):
         try:
-            yield name, make()
+            yield name, laid_out(make())
         except MissingDataError as problem:
             yield LeftOut(name, str(problem))
     for series in with_spectra(section)[MOST_SPECTRA:]:

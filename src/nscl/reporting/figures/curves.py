@@ -2,6 +2,7 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from nscl.metrics import Summary
 from nscl.reporting import views
@@ -76,6 +77,7 @@ def acc_bwt(section: Section) -> Figure:
                 markerfacecolor="white" if series.stores == "data" else ink.colour,
             )  # fmt: skip
     ax.axvline(0, color="#767676", linewidth=0.6)
+    ax.xaxis.set_major_locator(MaxNLocator(6))
     ax.set_xlabel("BWT (points); open markers keep old data")
     ax.set_ylabel("ACC (%)")
     legend(figure, ax)

@@ -1,5 +1,6 @@
 """Heat maps: the accuracy matrix of each series; R and free directions per layer and task."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,14 +26,15 @@ def accuracy_matrix(section: Section) -> Figure:
     columns = columns_for(len(shown))
     figure, axes = panels(len(shown), columns=columns, height=2.9 if columns < 3 else 2.15)
     matrices = [views.mean_matrix(series) for series in shown]
-    low = min(value for rows in matrices for row in rows for value in row)
+    values = [value for rows in matrices for row in rows for value in row]
+    low, high = math.floor(min(values)), max(math.ceil(max(values)), math.floor(min(values)) + 1)
     image = None
     for ax, series, rows in zip(axes, shown, matrices, strict=True):
         size = len(rows)
         grid = np.full((size, size), np.nan)
         for i, row in enumerate(rows):
             grid[i, : len(row)] = row
-        image = _image(ax, grid, low=min(low, 99.0), high=100.0, digits=0)
+        image = _image(ax, grid, low=low, high=high, digits=0)
         _task_ticks(ax, size)
         ax.set_title(plain(series.label), loc="left")
     for i, ax in enumerate(axes):
@@ -60,7 +62,7 @@ def layer_map(series: Series, what: str) -> Figure:
     ax.set_xticks(range(0, len(tasks), step), [str(t + 1) for t in [*tasks][::step]])
     ax.set_xlabel("after task")
     ax.set_title(plain(series.label), loc="left")
-    bar = figure.colorbar(image, ax=ax, aspect=14, pad=0.02)
+    bar = figure.colorbar(image, ax=ax, aspect=12 + len(names), pad=0.02)
     bar.set_label(label)
     bar.outline.set_visible(False)
     return figure

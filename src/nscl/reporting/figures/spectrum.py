@@ -28,7 +28,7 @@ def singular_values(series: Series) -> Figure:
         if spectrum is None:
             ax.set_axis_off()
             continue
-        _panel(ax, spectrum, plain(f"{shown[layer]}, after task {task + 1}"))
+        _panel(ax, spectrum, plain(shown[layer]), task + 1)
         if place % len(columns) == 0:
             ax.set_ylabel("singular value")
         if place >= len(axes) - len(columns):
@@ -39,7 +39,7 @@ def singular_values(series: Series) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, spectrum: Spectrum, title: str) -> None:
+def _panel(ax: Axes, spectrum: Spectrum, layer: str, task: int) -> None:
     top = float(spectrum.values.max()) or 1.0
     values = np.maximum(spectrum.values, top * FLOOR)
     x = np.arange(1, len(values) + 1)
@@ -52,8 +52,11 @@ def _panel(ax: Axes, spectrum: Spectrum, title: str) -> None:
     )  # fmt: skip
     ax.set_yscale("log")
     ax.set_ylim(values.min() * 0.3, top * 4)
-    told = f"R = {spectrum.share:.2g}, {spectrum.free:.0f} of {len(values)} free"
-    ax.set_title(f"{title}\n{told}", loc="left", fontsize=7.5)
+    ax.set_title(f"{layer}\nafter task {task}: R = {spectrum.share:.2g}", loc="left", fontsize=7.5)
+    ax.text(
+        0.03, 0.05, f"{spectrum.free:.0f} of {len(values)} free", transform=ax.transAxes,
+        fontsize=7.5, bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.2},
+    )  # fmt: skip
 
 
 def _handles() -> list[Line2D | Patch]:

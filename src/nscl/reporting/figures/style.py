@@ -52,6 +52,7 @@ _RC: dict[str, Any] = {
     "lines.markersize": 4,
     "hatch.linewidth": 0.5,
     "svg.hashsalt": "nscl",
+    "figure.dpi": 200,  # as saved, so that texts are measured as they are drawn
     "savefig.dpi": 200,
 }
 
@@ -89,6 +90,14 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def laid_out(figure: Figure) -> Figure:
+    """Find the places of all parts once and for all formats; long labels take a second round."""
+    figure.draw_without_rendering()
+    figure.draw_without_rendering()
+    figure.set_layout_engine(None)
+    return figure
+
+
 def canvas(width: float, height: float) -> Figure:
     """An empty figure whose parts make room for each other."""
     return Figure(figsize=(width, height), layout="constrained")
@@ -116,7 +125,7 @@ def curve(
 ) -> None:  # fmt: skip
     """A line of means with a band of one deviation, which ends at 0 and at ``most``."""
     means = [p.mean for p in points]
-    ax.plot(x, means, label=label, **ink.line)
+    ax.plot(x, means, label=label, markevery=math.ceil(len(means) / 8), **ink.line)
     if any(p.std for p in points):
         low = [max(0.0, p.mean - (p.std or 0.0)) for p in points]
         high = [min(most, p.mean + (p.std or 0.0)) for p in points]

@@ -78,7 +78,7 @@ def task_places(ax: Axes, tasks: int) -> None:
     ax.set_xticklabels([str(t + 1) for t in range(0, tasks, step)])
     ax.tick_params(axis="x", length=0)
     ax.grid(visible=False, axis="x")
-    for begin in range(1, tasks):
+    for begin in range(step, tasks, step):
         ax.axvline(begin, color="#cccccc", linewidth=0.6, zorder=0)
     ax.set_xlim(0, tasks)
 

@@ -35,19 +35,21 @@ function padded(values, { zero = false, most = Infinity, share = 0.06 } = {}) {
 }
 
 // A frame with axes; returns the drawing group and both scales.
-function frame(box, { x, y, height = HEIGHT, left = 60 }) {
+function frame(box, { x, y, height = HEIGHT }) {
   const width = Math.max(260, box.clientWidth || 460);
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" });
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${y.label} over ${x.label}` });
+  const yTicks = y.log ? logTicks(...y.domain) : ticks(...y.domain);
+  const decimals = Math.max(0, ...yTicks.map((t) => (String(t).split(".")[1] || "").length));
+  const texts = y.log ? logLabels(yTicks) : yTicks.map((t) => t.toFixed(decimals).replace("-", "−"));
+  const left = 34 + 7.2 * Math.max(2, ...texts.map((text) => text.length));
   const inner = { left, right: width - 10, top: 10, bottom: height - 40 };
   const toX = scale(x.domain, [inner.left, inner.right], x.log);
   const toY = scale(y.domain, [inner.bottom, inner.top], y.log);
-  const yTicks = y.log ? logTicks(...y.domain) : ticks(...y.domain);
-  const decimals = Math.max(0, ...yTicks.map((t) => (String(t).split(".")[1] || "").length));
-  for (const t of yTicks) {
+  for (const [i, t] of yTicks.entries()) {
     const place = toY(t);
     svg("line", { class: "grid", x1: inner.left, x2: inner.right, y1: place, y2: place }, picture);
     const text = svg("text", { class: "tick", x: inner.left - 8, y: place + 4, "text-anchor": "end" }, picture);
-    text.textContent = y.log ? powerLabel(t) : t.toFixed(decimals).replace("-", "−");
+    text.textContent = texts[i];
   }
   for (const { at, text } of x.ticks) {
     const label = svg("text", { class: "tick", x: toX(at), y: inner.bottom + 17, "text-anchor": "middle" }, picture);
@@ -93,7 +95,7 @@ function lineChart(box, lines, { x, y, digits = 2, unit = "", name = (v) => `${x
       class: "line", "data-series": line.label, d: `M${places.join("L")}`, fill: "none", stroke: colour(line.look),
       "stroke-width": 1.8, "stroke-dasharray": DASHES[line.look[2]], "stroke-linejoin": "round",
     }, picture);
-    const every = Math.max(1, Math.ceil(line.points.length / 26));
+    const every = Math.max(1, Math.ceil(line.points.length / 12));
     if (markers) line.points.forEach((p, i) => { if (i % every === 0) marker(picture, line.look, toX(p[0]), toY(p[1]), line.keeps); });
   }
   const guide = svg("line", { class: "guide", y1: inner.top, y2: inner.bottom, visibility: "hidden" }, picture);
@@ -151,7 +153,7 @@ function heatMap(parent, { title, rows, columns, rowNames, columnNames, domain, 
   picture.setAttribute("viewBox", `0 0 ${left + columns * cell + 4} ${top + rows.length * height + bottom}`);
   const label = (text, attributes) => { svg("text", attributes, picture).textContent = text; };
   rows.forEach((row, i) => {
-    label(rowNames[i], { x: left - 5, y: top + i * height + height / 2 + 4, "text-anchor": "end" });
+    if (height >= 14 || i % 2 === 0) label(rowNames[i], { x: left - 5, y: top + i * height + height / 2 + 4, "text-anchor": "end" });
     row.forEach((value, j) => {
       if (value === null) return;
       const rgb = cividis((value - domain[0]) / (domain[1] - domain[0] || 1));

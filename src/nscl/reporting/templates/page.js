@@ -114,7 +114,7 @@ function curveCards(charts, data, on) {
         const line = { label: label, look: [slot, slot, 0], points: sweep.x.map((x, k) => [x, ...sweep[key][k]]) };
         const [low, high] = [Math.min(...sweep.x), Math.max(...sweep.x)];
         const domain = sweep.log ? [low / 1.3, high * 1.3] : padded(sweep.x);
-        const marks = sweep.log ? logTicks(...domain).map((t) => ({ at: t, text: powerLabel(t) })) : ticks(...domain).map((t) => ({ at: t, text: String(t) }));
+        const marks = sweep.log ? logTicks(...domain).map((t, k, all) => ({ at: t, text: logLabels(all)[k] })) : ticks(...domain).map((t) => ({ at: t, text: String(t) }));
         lineChart(box, [line], { x: { domain, log: sweep.log, ticks: marks, label: sweep.name }, y: { domain: padded(line.points.flatMap(([, m, d = 0]) => [m - d, m + d])), label }, name: (v) => `${sweep.name.split(" ")[0]} = ${v}` });
       } });
     }
@@ -147,7 +147,7 @@ function scaleBar(side, domain, digits) {
 
 function matrixCard(charts, data, on) {
   const values = data.series.flatMap((s) => s.matrix.flat());
-  const domain = [Math.min(99, ...values), 100];
+  const domain = [Math.floor(Math.min(...values)), Math.ceil(Math.max(...values))];
   const names = Array.from({ length: data.tasks }, (_, i) => String(i + 1));
   return card(charts, { key: "matrix", title: "Accuracy on each task after each task (%)", full: true, draw: (box, _, side) => {
     box.className = "plot maps";

@@ -41,7 +41,11 @@ function logTicks(low, high, wanted = 6) {
   const step = Math.max(1, Math.ceil((last - first + 1) / wanted));
   const found = [];
   for (let i = first; i <= last; i += step) found.push(10 ** i);
-  return found;
+  if (found.length > 2) return found;
+  // Less than two decades: 2 and 5 as well.
+  const fine = [];
+  for (let i = first - 1; i <= last; i++) for (const m of [1, 2, 5]) fine.push(Number((m * 10 ** i).toPrecision(6)));
+  return fine.filter((t) => t >= low && t <= high);
 }
 
 const SUPERSCRIPT = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴", 5: "⁵", 6: "⁶", 7: "⁷", 8: "⁸", 9: "⁹" };
@@ -49,6 +53,11 @@ const SUPERSCRIPT = { "-": "⁻", 0: "⁰", 1: "¹", 2: "²", 3: "³", 4: "⁴",
 function powerLabel(value) {
   const exponent = String(Math.round(Math.log10(value)));
   return "10" + [...exponent].map((c) => SUPERSCRIPT[c]).join("");
+}
+
+function logLabels(values) {
+  const powers = values.every((v) => Math.abs(Math.log10(v) - Math.round(Math.log10(v))) < 1e-6);
+  return values.map(powers ? powerLabel : String);
 }
 
 function shown(value, digits = 2) {
