@@ -117,6 +117,6 @@ def laboratory(root: Path) -> Path:
     for seed in (0, 1):
         make_run(root, "finetune", seed, tracked=3)
         make_run(root, "gem", seed, stores="data", tracked=3)
-        for a in (10.0, 1000.0):
-            make_run(root, "adam-nscl", seed, stores="parameters", layers=layers, tracked=3, a=a)
+        for a, known in ((10.0, layers), (1000.0, None)):
+            make_run(root, "adam-nscl", seed, stores="parameters", layers=known, tracked=3, a=a)
     return root
