@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-slow bench lint format clean
+.PHONY: help demo test test-slow test-browser bench lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be done here
@@ -27,6 +27,13 @@ test: lint  ## everything that must hold before a change lands (under 10 minutes
 
 test-slow: $(READY)  ## the long proofs
 	$(BIN)/python -m pytest -m slow
+
+test-browser: $(READY)  ## the report's page in a real browser; installs chromium where it may
+	@command -v chromedriver >/dev/null && { command -v chromium || command -v google-chrome; } >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	    echo "no chromium and chromedriver here, and no right to install them: ask your administrator" >&2; exit 1; }; \
+	  apt-get update -qq && apt-get install -qq -y chromium chromium-driver; }
+	$(BIN)/python -m pytest -m browser
 
 bench: $(READY)  ## speed and memory, as ratios against the dense way in the same run
 	$(BIN)/python -m benchmarks

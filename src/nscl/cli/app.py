@@ -16,6 +16,8 @@ COMMANDS = {
     "compare": "Run many methods over seeds, side by side, and print their table.",
     "sweep": "Run one method over a grid of any options, and print the table.",
     "tune": "Choose the strength of methods on other classes than those reported.",
+    "report": "Write tables, figures and one self-contained page about runs.",
+    "watch": "Serve a live report of runs while they go on.",
     "list": "List methods, benchmarks, models or presets.",
     "data": "List, check or fetch data sets.",
     "doctor": "Say what this machine has: torch, devices, data, optional packages.",

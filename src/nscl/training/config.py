@@ -98,6 +98,9 @@ class RunConfig(Part):
     bn_stats: Literal["shared", "frozen", "per_task"] = "shared"
     precision: Literal["fp32", "bf16"] = "fp32"
     eval_each_epoch: bool = False  # test the current task after every epoch, for curves
+    # After every epoch, log the training loss of the first so many tasks (on up to 512 images of
+    # each). It looks at old data, so it is for pictures of what is forgotten only.
+    track_old_losses: int = Field(0, ge=0)
     # Where and how it runs: not part of the run's name.
     device: str = "auto"
     threads: int | None = Field(None, ge=1)
@@ -113,7 +116,10 @@ class RunConfig(Part):
 
     def identity(self) -> dict[str, Any]:
         """What describes the experiment, ready for JSON; its hash names the run."""
-        return self.model_dump(mode="json", exclude={"device", "threads", "data_dir", "out"})
+        elsewhere = {"device", "threads", "data_dir", "out"}
+        # Absent unless asked for: runs made before it could be asked for keep their names.
+        unasked = set() if self.track_old_losses else {"track_old_losses"}
+        return self.model_dump(mode="json", exclude=elsewhere | unasked)
 
     def place(self) -> dict[str, Any]:
         """Where and how it runs, without folders of one machine."""

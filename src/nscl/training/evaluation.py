@@ -1,6 +1,10 @@
-"""Test accuracy of a task, with the head, statistics and network that belong to it."""
+"""Accuracy and loss of a task, with the head, statistics and network that belong to it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
+import torch.nn.functional as F
 
 from nscl.data.batches import Batches
 from nscl.methods.base import Method
@@ -13,17 +17,39 @@ def accuracy(
     method: Method, statistics: NormStatistics, task: int, batches: Batches, ranks: Ranks
 ) -> float:
     """Percentage of right answers; the network's mode is put back."""
+    hits, seen = 0, 0
+    with _as_tested(method, statistics, task):
+        for images, labels in batches:
+            if len(labels):
+                hits += int((method.logits(images, task).argmax(1) == labels).sum())
+                seen += len(labels)
+    counts = ranks.sum(torch.tensor([float(hits), float(seen)], dtype=torch.float64))
+    return 100.0 * float(counts[0] / counts[1])
+
+
+@torch.no_grad()
+def mean_loss(
+    method: Method, statistics: NormStatistics, task: int, batches: Batches, ranks: Ranks
+) -> float:
+    """Cross-entropy on a task, of the network as it is tested; its mode is put back."""
+    total, seen = 0.0, 0
+    with _as_tested(method, statistics, task):
+        for images, labels in batches:
+            if len(labels):
+                logits = method.logits(images, task)
+                total += float(F.cross_entropy(logits, labels, reduction="sum"))
+                seen += len(labels)
+    sums = ranks.sum(torch.tensor([total, float(seen)], dtype=torch.float64))
+    return float(sums[0] / sums[1])
+
+
+@contextmanager
+def _as_tested(method: Method, statistics: NormStatistics, task: int) -> Iterator[None]:
     model = method.model
     training = model.training
     model.eval()
-    hits, seen = 0, 0
     try:
         with method.evaluating(task), statistics.for_task(task):
-            for images, labels in batches:
-                if len(labels):
-                    hits += int((method.logits(images, task).argmax(1) == labels).sum())
-                    seen += len(labels)
+            yield
     finally:
         model.train(training)
-    counts = ranks.sum(torch.tensor([float(hits), float(seen)], dtype=torch.float64))
-    return 100.0 * float(counts[0] / counts[1])

@@ -20,7 +20,7 @@ from nscl.training.checkpoint import Place
 from nscl.training.config import RunConfig
 from nscl.training.device import Ranks
 from nscl.training.display import Display, Quiet
-from nscl.training.evaluation import accuracy
+from nscl.training.evaluation import accuracy, mean_loss
 from nscl.training.interrupt import InterruptedRunError, StopSignal
 from nscl.training.loop import EpochLoop
 from nscl.training.optimizers import set_rates
@@ -219,12 +219,23 @@ class Experiment:
         }
         if self.config.eval_each_epoch:
             record["test_accuracy"] = self._test(place.task)
+        if self.config.track_old_losses:
+            record["old_losses"] = self._old_losses(place.task)
         self.journal.record(record)
         self.display.epoch(record)
 
     def _test(self, task: int) -> float:
         batches = self.setup.loaders.test(task)
         return accuracy(self.method, self.setup.statistics, task, batches, self.ranks)
+
+    def _old_losses(self, task: int) -> list[float]:
+        """Training loss of the first tasks, the one at hand included while it is one of them."""
+        return [
+            mean_loss(
+                self.method, self.setup.statistics, j, self.setup.loaders.glimpse(j), self.ranks
+            )
+            for j in range(min(self.config.track_old_losses, task + 1))
+        ]
 
     def _close_task(self, task: int) -> None:
         row = [self._test(j) for j in range(task + 1)]

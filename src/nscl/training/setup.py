@@ -61,6 +61,13 @@ class Loaders:
         split = self.stream[task].test
         return self(split, purpose="test", augment="none", shuffle=False, batch_size=256)
 
+    def glimpse(self, task: int) -> Batches:
+        """Up to 512 of a task's training images, evenly over its split, always the same ones."""
+        split = self.stream[task].train
+        if len(split) > 512:
+            split = split.select(torch.arange(512) * len(split) // 512)
+        return self(split, purpose="glimpse", augment="none", shuffle=False, batch_size=256)
+
 
 @dataclass
 class Setup:

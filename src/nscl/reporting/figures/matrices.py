@@ -1,0 +1,109 @@
+"""Heat maps: the accuracy matrix of each series; R and free directions per layer and task."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from nscl.reporting import views
+from nscl.reporting.errors import MissingDataError
+from nscl.reporting.figures.style import canvas, columns_for, panels, plain
+from nscl.reporting.series import Section, Series
+from nscl.reporting.spectral import layer_names, short_names, spectra, table
+
+MAP = "cividis"  # the same to colour-blind eyes, and rises evenly in grey
+MOST_NUMBERS = 7  # tasks up to which the numbers are written into the cells
+
+
+def accuracy_matrix(section: Section) -> Figure:
+    """A lower triangle per series, all on one scale."""
+    shown = section.shown
+    if not shown:
+        raise MissingDataError("no task is finished")
+    columns = columns_for(len(shown))
+    figure, axes = panels(len(shown), columns=columns, height=2.9 if columns < 3 else 2.15)
+    matrices = [views.mean_matrix(series) for series in shown]
+    values = [value for rows in matrices for row in rows for value in row]
+    low, high = math.floor(min(values)), max(math.ceil(max(values)), math.floor(min(values)) + 1)
+    image = None
+    for ax, series, rows in zip(axes, shown, matrices, strict=True):
+        size = len(rows)
+        grid = np.full((size, size), np.nan)
+        for i, row in enumerate(rows):
+            grid[i, : len(row)] = row
+        image = _image(ax, grid, low=low, high=high, digits=0)
+        _task_ticks(ax, size)
+        ax.set_title(plain(series.label), loc="left")
+    for i, ax in enumerate(axes):
+        ax.set_xlabel("accuracy on task" if i + columns >= len(axes) else "")
+        ax.set_ylabel("after task" if i % columns == 0 else "")
+    if image is not None:
+        bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02)
+        bar.set_label("accuracy (%)")
+        bar.outline.set_visible(False)
+    return figure
+
+
+def layer_map(series: Series, what: str) -> Figure:
+    """``share`` (R) or ``free`` per layer and task of one series."""
+    _, tasks = spectra(series)
+    names = short_names(layer_names(tasks))
+    values = np.array([[np.nan if v is None else v for v in row] for row in table(tasks, what)])
+    label = "R: energy in\nfreed directions" if what == "share" else "free directions\n(share)"
+    figure = canvas(max(3.4, 1.9 + 0.42 * min(len(tasks), 12)), 1.2 + 0.26 * len(names))
+    ax = figure.add_subplot()
+    top = max(float(np.nanmax(values)), 1e-12) if what == "share" else 1.0
+    image = _image(ax, values, low=0.0, high=top, digits=2, square=False)
+    ax.set_yticks(range(len(names)), [plain(name) for name in names])
+    step = -(-len(tasks) // 12)
+    ax.set_xticks(range(0, len(tasks), step), [str(t + 1) for t in [*tasks][::step]])
+    ax.set_xlabel("after task")
+    ax.set_title(plain(series.label), loc="left")
+    bar = figure.colorbar(image, ax=ax, aspect=12 + len(names), pad=0.02)
+    bar.set_label(label)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _image(
+    ax: Axes, grid: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", *, low: float,
+    high: float, digits: int, square: bool = True,
+) -> AxesImage:  # fmt: skip
+    image = ax.imshow(
+        grid, cmap=MAP, vmin=low, vmax=high, aspect="equal" if square else "auto",
+        interpolation="nearest",
+    )  # fmt: skip
+    ax.grid(visible=False)
+    ax.tick_params(length=0)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    if grid.shape[1] <= MOST_NUMBERS:
+        for (i, j), value in np.ndenumerate(grid):
+            if np.isfinite(value):
+                ax.text(
+                    j, i, _short(float(value), digits), ha="center", va="center", fontsize=7,
+                    color=_contrast(image, float(value)),
+                )  # fmt: skip
+    return image
+
+
+def _contrast(image: AxesImage, value: float) -> str:
+    """Black or white, whichever is read more easily on the cell (WCAG's relative luminance)."""
+    rgb = image.cmap(image.norm(np.array(value)))[:3]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
+    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "black" if light > 0.179 else "white"
+
+
+def _short(value: float, digits: int) -> str:
+    small = digits and 0 < value < 0.5 * 10**-digits
+    return f"{value:.0e}".replace("e-0", "e-") if small else f"{value:.{digits}f}"
+
+
+def _task_ticks(ax: Axes, size: int) -> None:
+    places: Sequence[int] = range(0, size, -(-size // 7))
+    ax.set_xticks(places, [str(i + 1) for i in places])
+    ax.set_yticks(places, [str(i + 1) for i in places])

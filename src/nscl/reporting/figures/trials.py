@@ -1,0 +1,89 @@
+"""ACC and BWT against a swept option, and losses of old tasks while later ones are learned."""
+
+import math
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nscl.reporting import views
+from nscl.reporting.errors import MissingDataError
+from nscl.reporting.figures.style import (
+    COLOURS,
+    MARKERS,
+    PAGE,
+    Ink,
+    canvas,
+    columns_for,
+    inks,
+    legend,
+    panels,
+    plain,
+)
+from nscl.reporting.series import Section
+
+
+def sweep(found: views.Sweep) -> Figure:
+    """Two panels over one option, on a logarithmic axis where the values ask for it."""
+    figure = canvas(PAGE, 2.2)
+    axes = figure.subplots(1, 2)
+    for i, (ax, name, label) in enumerate(
+        zip(axes, ("acc", "bwt"), ("ACC (%)", "BWT (points)"), strict=True)
+    ):
+        points = [series.figure(name) for series in found.series]
+        means = [p.mean if p else math.nan for p in points]
+        stds = [(p.std or 0.0) if p else 0.0 for p in points]
+        ink = Ink(COLOURS[i], MARKERS[i], "-")
+        ax.errorbar(found.values, means, yerr=stds, capsize=2.5, elinewidth=0.8, **ink.line)
+        if found.logarithmic:
+            ax.set_xscale("log")
+        ax.set_xlabel(plain(f"{found.option} ({found.method})"))
+        ax.set_ylabel(label)
+        if name == "bwt":
+            ax.axhline(0, color="#767676", linewidth=0.6)
+    return figure
+
+
+def old_losses(section: Section) -> Figure:
+    """A panel per old task: its training loss over all epochs, a line per series."""
+    found: list[tuple[Ink, str, views.OldLosses]] = []
+    reason = "no task is finished"
+    for series, ink in zip(section.shown, inks(section), strict=True):
+        try:
+            found.append((ink, plain(series.label), views.old_losses(series)))
+        except MissingDataError as problem:
+            reason = str(problem)
+    if not found:
+        raise MissingDataError(reason)
+    count = max(len(losses.curves) for _, _, losses in found)
+    columns = columns_for(count)
+    figure, axes = panels(count, columns=columns, height=2.3)
+    for task, ax in enumerate(axes):
+        for ink, label, losses in found:
+            if task < len(losses.curves):
+                _loss_curve(ax, losses, task, ink, label)
+        ax.set_yscale("log")
+        ax.set_title(f"task {task + 1}", loc="left")
+        ax.set_xlabel("task being learned")
+        task_places(ax, section.tasks)
+    for ax in axes[::columns]:
+        ax.set_ylabel("training loss")
+    legend(figure, axes[0])
+    return figure
+
+
+def task_places(ax: Axes, tasks: int) -> None:
+    """Number the tasks between the lines at which they begin."""
+    step = math.ceil(tasks / 10)
+    ax.set_xticks([t + 0.5 for t in range(0, tasks, step)])
+    ax.set_xticklabels([str(t + 1) for t in range(0, tasks, step)])
+    ax.tick_params(axis="x", length=0)
+    ax.grid(visible=False, axis="x")
+    for begin in range(step, tasks, step):
+        ax.axvline(begin, color="#cccccc", linewidth=0.6, zorder=0)
+    ax.set_xlim(0, tasks)
+
+
+def _loss_curve(ax: Axes, losses: views.OldLosses, task: int, ink: Ink, label: str) -> None:
+    points = [(x, v) for x, v in zip(losses.places, losses.curves[task], strict=True) if v]
+    every = max(1, len(points) // 8)
+    ax.plot(*zip(*points, strict=True), label=label, markevery=every, **ink.line)

@@ -1,0 +1,18 @@
+"""One laboratory and one report of it for all tests of a session that only look."""
+
+from pathlib import Path
+
+import pytest
+
+from nscl.reporting import Written, write_report
+from tests.reporting.making import laboratory
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return laboratory(tmp_path_factory.mktemp("lab") / "runs")
+
+
+@pytest.fixture(scope="session")
+def written(lab: Path, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return write_report([lab], tmp_path_factory.mktemp("out") / "report")

@@ -1,0 +1,263 @@
+"""The page in a real Chromium: it loads cleanly, sorts, filters, switches, tells values.
+
+Screenshots are written to the folder of the environment variable NSCL_SCREENSHOTS, if it is set.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from nscl.reporting import Written, serving
+from tests.reporting.making import make_run
+
+pytestmark = pytest.mark.browser
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--force-device-scale-factor=1",
+)  # fmt: skip
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    driver_path = shutil.which("chromedriver")
+    if CHROMIUM is None or driver_path is None:
+        pytest.skip("no chromium with chromedriver here: `make test-browser` installs them")
+    options = webdriver.ChromeOptions()
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options, service=webdriver.ChromeService(driver_path))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(chromium: Any, written: Written) -> Iterator[Any]:
+    """The report, freshly opened on a wide light screen; a message in the console is a failure."""
+    screen(chromium, 1280, 900)
+    chromium.get(written.page.as_uri())
+    chromium.execute_script("sessionStorage.clear()")
+    chromium.get(written.page.as_uri())
+    yield chromium
+    assert chromium.get_log("browser") == []
+
+
+def screen(driver: Any, width: int, height: int, *, dark: bool = False) -> None:
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+    )
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+
+def find(driver: Any, selector: str) -> Any:
+    return driver.find_element("css selector", selector)
+
+
+def find_all(driver: Any, selector: str) -> list[Any]:
+    found: list[Any] = driver.find_elements("css selector", selector)
+    return found
+
+
+def methods(driver: Any) -> list[str]:
+    """Visible rows of the results table."""
+    rows = find_all(driver, ".results tbody th")
+    return [row.get_attribute("data-value") for row in rows if row.is_displayed()]
+
+
+def hover(driver: Any, element: Any) -> str:
+    from selenium.webdriver import ActionChains
+
+    # Scrolling hides the tip: be done with it, two frames later, before the mouse moves.
+    driver.execute_async_script(
+        "const [element, done] = arguments; element.scrollIntoView({block: 'center'});"
+        "requestAnimationFrame(() => requestAnimationFrame(done))",
+        element,
+    )
+    ActionChains(driver).move_to_element(element).perform()
+    wait(lambda: find(driver, "#tip").is_displayed())
+    return str(find(driver, "#tip").text)
+
+
+def wait(condition: Callable[[], Any], seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def lines(driver: Any, chart: str = "acc") -> list[str]:
+    found = find_all(driver, f'[data-chart="{chart}"] path.line')
+    return [line.get_attribute("data-series") for line in found]
+
+
+def test_a_click_on_a_heading_sorts(page: Any) -> None:
+    assert methods(page) == ["finetune", "gem", "adam-nscl (a=10)", "adam-nscl (a=1000)"]
+    heading = next(b for b in find_all(page, ".results thead button") if "ACC" in b.text)
+
+    def shown() -> list[float]:
+        cells = find_all(page, ".results tbody tr > td:nth-child(3)")
+        return [float(cell.get_attribute("data-value")) for cell in cells]
+
+    heading.click()
+    assert shown() == sorted(shown(), reverse=True)
+    assert find(page, "th[aria-sort]").get_attribute("aria-sort") == "descending"
+    heading.click()
+    assert shown() == sorted(shown())
+    find(page, ".results thead th button").click()
+    assert methods(page) == ["adam-nscl (a=10)", "adam-nscl (a=1000)", "finetune", "gem"]
+
+
+def test_words_and_clicks_filter(page: Any) -> None:
+    find(page, ".filter").send_keys("NSCL 1000")
+    assert methods(page) == ["adam-nscl (a=1000)"]
+    assert find(page, ".count").text == "1 of 4 shown"
+    find(page, ".filter").clear()
+    find(page, ".filter").send_keys(" ")
+    find(page, '[data-keep="data"]').click()
+    assert methods(page) == ["gem"]
+    find(page, '[data-keep="no-data"]').click()
+    assert methods(page) == ["finetune", "adam-nscl (a=10)", "adam-nscl (a=1000)"]
+    find(page, '[data-keep="all"]').click()
+    assert len(methods(page)) == 4
+
+
+def test_methods_are_switched_on_and_off_in_all_charts(page: Any) -> None:
+    everything = ["finetune", "gem", "adam-nscl (a=10)", "adam-nscl (a=1000)"]
+    charts = ("acc", "task", "times", "losses")
+    assert all(lines(page, chart) == everything for chart in charts)
+    assert len(find_all(page, '[data-chart="matrix"] .map')) == 4
+    find(page, '.legend [data-series="gem"]').click()
+    assert all("gem" not in lines(page, chart) and len(lines(page, chart)) == 3 for chart in charts)
+    assert len(find_all(page, '[data-chart="matrix"] .map')) == 3
+    assert len(find_all(page, '[data-chart="plane"] .dot')) == 3
+    find_all(page, ".legend button")[-1].click()
+    assert lines(page) == everything
+    find_all(page, ".legend button")[-1].click()
+    assert lines(page) == []
+    assert "all methods are switched off" in find(page, '[data-chart="acc"]').text
+
+
+def test_hovering_tells_values(page: Any, written: Written) -> None:
+    cell = find_all(page, '[data-chart="matrix"] rect')[1]
+    told = hover(page, cell)
+    value = float(cell.get_attribute("data-value"))
+    assert told == f"finetune\ntask 1 after task 2: {value:.2f} %"
+    assert "after task" in hover(page, find(page, '[data-chart="acc"] svg'))
+    assert all(label in find(page, "#tip").text for label in ("finetune", "gem", " %"))
+    assert "BWT (points)" in hover(page, find(page, '[data-chart="plane"] .dot circle'))
+    assert "direction" in hover(page, find(page, '[data-chart="spectrum"] svg'))
+    assert "layers.0" in hover(page, find(page, '[data-chart="free"] rect'))
+
+
+def test_a_choice_of_task_draws_another_curve(page: Any) -> None:
+    from selenium.webdriver.support.select import Select
+
+    def drawn() -> list[str]:
+        return [p.get_attribute("d") for p in find_all(page, '[data-chart="task"] path.line')]
+
+    before = drawn()
+    Select(find(page, '[data-chart="task"] select')).select_by_visible_text("task 2")
+    assert len(drawn()) == len(before)
+    assert all(a != b for a, b in zip(drawn(), before, strict=True))
+
+
+def test_the_command_of_a_run_is_shown_on_demand(page: Any) -> None:
+    button = find(page, ".show-command")
+    code = find(page, ".command code")
+    assert not code.is_displayed()
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+    assert code.is_displayed()
+    assert code.text.startswith("nscl run split-digits-5 --method finetune --preset quick --seed 0")
+
+
+def test_dark_and_light_by_system_and_by_hand(page: Any) -> None:
+    def ground() -> str:
+        return str(page.execute_script("return getComputedStyle(document.body).backgroundColor"))
+
+    light = ground()
+    screen(page, 1280, 900, dark=True)
+    dark = ground()
+    assert (light, dark) == ("rgb(255, 255, 255)", "rgb(20, 23, 26)")
+    assert find(page, "#theme").text == "Light"
+    find(page, "#theme").click()
+    assert ground() == light
+    page.refresh()
+    assert ground() == light  # remembered
+    find(page, "#theme").click()
+    assert ground() == dark
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "dark"),
+    [("light", 1280, False), ("dark", 1280, True), ("narrow", 390, False)],
+)
+def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -> None:
+    screen(page, width, 900, dark=dark)
+    height = page.execute_script("return document.documentElement.scrollHeight")
+    screen(page, width, height, dark=dark)
+    wait(lambda: len(lines(page)) == 4)
+    # Nothing reaches beyond the screen, and no chart's text beyond its chart.
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    outside = page.execute_script(
+        "return [...document.querySelectorAll('.plot svg text')].filter((t) => {"
+        " const a = t.getBoundingClientRect(), b = t.ownerSVGElement.getBoundingClientRect();"
+        " return a.left < b.left - 2 || a.right > b.right + 8 || a.bottom > b.bottom + 2; })"
+        ".map((t) => t.textContent)"
+    )
+    assert outside == []
+    folder = Path(os.environ.get("NSCL_SCREENSHOTS") or tmp_path)
+    page.save_screenshot(str(folder / f"report-{name}.png"))
+    with Image.open(folder / f"report-{name}.png") as image:
+        assert image.width == width
+        assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
+
+
+def test_the_live_page_reloads_itself(chromium: Any, tmp_path: Path) -> None:
+    make_run(tmp_path, "finetune", finished=False, tasks=2)
+    screen(chromium, 1280, 900)
+    with serving([tmp_path]) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            chromium.get(server.url)
+            assert lines(chromium) == ["finetune (unfinished)"]
+            make_run(tmp_path, "gem")
+            wait(lambda: "gem" in find(chromium, ".legend").text)
+            assert methods(chromium) == ["gem"]
+        finally:
+            server.shutdown()
+            thread.join()
+        chromium.get("about:blank")
+    assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_names_with_markup_run_no_script(chromium: Any, tmp_path: Path) -> None:
+    evil = "<script>window.harm=1</script><img src=x onerror=window.harm=2>"
+    make_run(tmp_path, f"a:{evil}", layers={evil: 6}, note=evil, tracked=1)
+    make_run(tmp_path, f"a:{evil}", layers={evil: 6}, note="b", tracked=1)
+    from nscl.reporting import gather, sections
+    from nscl.reporting.page import render
+
+    file = tmp_path / "page.html"
+    file.write_text(render(sections(gather([tmp_path]).runs)))
+    chromium.get(file.as_uri())
+    assert evil in find(chromium, ".legend").text
+    hover(chromium, find(chromium, '[data-chart="acc"] svg'))
+    assert chromium.execute_script("return window.harm") is None
+    assert chromium.get_log("browser") == []

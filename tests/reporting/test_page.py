@@ -1,0 +1,89 @@
+"""The page is self-contained, escapes what it is given, and holds the commands and figures."""
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from nscl.reporting import Written, gather, sections
+from nscl.reporting.commands import command
+from nscl.reporting.page import render
+from tests.reporting.making import make_run
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def tags(page: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Tags()
+    parser.feed(page)
+    return parser.found
+
+
+def data(page: str) -> Any:
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert match
+    return json.loads(match[1])
+
+
+def test_nothing_is_fetched(written: Written) -> None:
+    page = written.page.read_text()
+    for tag, attributes in tags(page):
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+    assert "@import" not in page
+    assert "url(http" not in page
+    assert "default-src &#39;none&#39;" in page
+
+
+def test_names_cannot_become_markup(tmp_path: Path) -> None:
+    make_run(tmp_path, f"mine:{EVIL}", benchmark=f"folder:{EVIL}", layers={EVIL: 5}, note=EVIL)
+    make_run(tmp_path, f"mine:{EVIL}", benchmark=f"folder:{EVIL}", note="other")
+    page = render(sections(gather([tmp_path]).runs))
+    found = tags(page)
+    assert [tag for tag, _ in found].count("script") == 2
+    assert "img" not in [tag for tag, _ in found]
+    assert not any(name.startswith("on") for _, attributes in found for name in attributes)
+    (section,) = data(page)
+    assert any(EVIL in series["label"] for series in section["series"])
+
+
+def test_a_script_must_be_ours(written: Written) -> None:
+    import base64
+    import hashlib
+
+    page = written.page.read_text()
+    script = page[page.rindex("<script>") + 8 : page.rindex("</script>")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"sha256-{digest}" in html.unescape(page)
+
+
+def test_commands_are_there_word_for_word(lab: Path, written: Written) -> None:
+    told = re.findall(r"<code>(.*?)</code>", written.page.read_text(), re.DOTALL)
+    truth = sorted(command(run) for run in gather([lab]).runs)
+    assert sorted(map(html.unescape, told)) == truth
+
+
+def test_figures_left_out_are_told(tmp_path: Path) -> None:
+    run = make_run(tmp_path, tasks=1)
+    page = render(sections(gather([run.result_path]).runs))
+    assert "figures left out" in page
+    assert "--track-old-losses 3" in page
+
+
+def test_an_unfinished_run_is_marked(tmp_path: Path) -> None:
+    make_run(tmp_path, finished=False, tasks=2)
+    page = render(sections(gather([tmp_path]).runs))
+    assert "No run is finished yet" in page
+    assert "2 tasks so far" in page
+    assert data(page)[0]["series"][0]["label"] == "finetune (unfinished)"

@@ -1,0 +1,128 @@
+"""A whole report on disk: every file there and sound, replaced with care, made without torch."""
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from nscl.reporting import ReportError, Written, write_report
+from nscl.reporting.missing import SPECTRAL
+from nscl.reporting.page import render
+from tests.reporting.making import make_run
+
+FIGURES = {
+    "accuracy-matrix", "acc-after-task", "task-accuracy", "acc-bwt", "step-time", "old-losses",
+    "sweep-adam-nscl-a",
+    *(f"{kind}-1-adam-nscl-a-10" for kind in SPECTRAL),
+}  # fmt: skip
+
+
+def test_every_figure_in_two_formats(written: Written) -> None:
+    folder = written.page.parent
+    names = {Path(f).name.removeprefix("split-digits-5-quick-") for f in written.files if "/" in f}
+    assert names == {f"{name}.{kind}" for name in FIGURES for kind in ("svg", "png")}
+    assert written.left_out == ()
+    for file in (folder / "figures").glob("*.svg"):
+        assert ET.parse(file).getroot().tag.endswith("svg")
+    for file in (folder / "figures").glob("*.png"):
+        with Image.open(file) as image:
+            assert image.width >= 600  # a paper column at 200 dots per inch
+            assert len(image.convert("L").resize((60, 60)).getcolors(256) or []) > 4
+
+
+def test_the_manifest_knows_every_file(written: Written) -> None:
+    folder = written.page.parent
+    there = {str(f.relative_to(folder)) for f in folder.rglob("*") if f.is_file()}
+    record = json.loads((folder / "manifest.json").read_text())
+    assert set(record["files"]) == set(written.files) == there - {"manifest.json"}
+    assert {"tables.md", "tables.tex", "tables.csv", "runs.csv", "report.html"} <= there
+
+
+def test_a_report_is_replaced_and_what_is_foreign_stays(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    first = write_report([make_run(tmp_path / "a", "finetune", tasks=2).path], out)
+    (out / "notes.txt").write_text("mine")
+    second = write_report([make_run(tmp_path / "b", "finetune", tasks=1).path], out)
+    gone = set(first.files) - set(second.files)
+    assert any("acc-after-task" in name for name in gone)
+    assert not any((out / name).exists() for name in gone)
+    assert (out / "notes.txt").read_text() == "mine"
+    assert {"acc-after-task", "sweep"} <= {figure.name for _, figure in second.left_out}
+
+
+def test_the_same_runs_make_the_same_bytes(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs", "finetune", tasks=1)
+    one, two = (write_report([run.path], tmp_path / name).page.parent for name in "ab")
+    for file in one.rglob("*.*"):
+        if file.is_file():
+            assert file.read_bytes() == (two / file.relative_to(one)).read_bytes(), file
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda out: (out / "thesis.tex").write_text("x"), "holds something that is not a report"),
+        (lambda out: (out / "manifest.json").write_text("{}"), "is not that of a report"),
+        (lambda out: (out / "manifest.json").write_text("{"), "choose another --out"),
+        (
+            lambda out: (out / "manifest.json").write_text(
+                json.dumps({"kind": "nscl report", "files": ["../../precious"]})
+            ),
+            "is not that of a report",
+        ),
+        (
+            lambda out: [
+                (out / "manifest.json").write_text('{"kind": "nscl report", "files": []}'),
+                (out / "tables.md").write_text("mine"),
+            ],
+            "was not made by nscl report",
+        ),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(tmp_path: Path, prepare, message: str) -> None:  # type: ignore[no-untyped-def]
+    run = make_run(tmp_path / "runs")
+    out = tmp_path / "out"
+    out.mkdir()
+    prepare(out)
+    before = {f.name: f.read_bytes() for f in out.iterdir()}
+    with pytest.raises(ReportError, match=message):
+        write_report([run.path], out)
+    assert {f.name: f.read_bytes() for f in out.iterdir()} == before
+
+
+def test_a_report_inside_the_runs_is_no_run(tmp_path: Path) -> None:
+    make_run(tmp_path, tasks=1)
+    for _ in range(2):
+        written = write_report([tmp_path], tmp_path / "report")
+        assert (written.runs, written.skipped) == (1, ())
+
+
+def test_no_torch_is_imported(tmp_path: Path) -> None:
+    run = make_run(tmp_path, tasks=1, layers={"one": 5})
+    code = (
+        "import sys\n"
+        "class NoTorch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'torch': raise ImportError('torch is forbidden here')\n"
+        "sys.meta_path.insert(0, NoTorch())\n"
+        "import nscl.reporting\n"
+        "from nscl.cli.app import call\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        f"code = call(['report', {str(run.path)!r}, '--out', {str(tmp_path / 'out')!r}])\n"
+        "assert code == 0 and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_fifty_runs_of_many_layers_stay_under_five_megabytes(tmp_path: Path) -> None:
+    from nscl.reporting import gather, sections
+
+    layers = {f"stage{i // 4}.{i % 4}.conv": 120 for i in range(20)}
+    for i in range(50):
+        make_run(tmp_path, "adam-nscl", 0, tasks=5, tracked=3, layers=layers, a=float(i + 1))
+    page = render(sections(gather([tmp_path]).runs))
+    assert len(page.encode()) < 5_000_000

@@ -1,0 +1,98 @@
+"""Tables hold what a plain computation gives, in every format."""
+
+import csv
+import io
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+from nscl.reporting import Table, gather, make_table, published, sections
+from nscl.reporting.formats import csv_runs, csv_tables, latex, markdown
+from nscl.reporting.published import BENCHMARKS, rank
+from tests.reporting.making import make_run, matrix
+
+
+@pytest.fixture
+def table(lab: Path) -> Table:
+    (section,) = sections(gather([lab]).runs)
+    return make_table(section)
+
+
+def test_mean_and_deviation_are_those_of_the_seeds(table: Table) -> None:
+    row = table.rows[1]
+    assert (row.series.method, row.seeds, row.keeps_data) == ("gem", 2, True)
+    accs = [matrix("gem", seed).acc for seed in (0, 1)]
+    bwts = [matrix("gem", seed).bwt for seed in (0, 1)]
+    cells = dict(zip([c.key for c in table.columns], row.cells, strict=True))
+    assert cells["acc"].text == f"{statistics.mean(accs):.2f} ± {statistics.stdev(accs):.2f}"
+    assert cells["bwt"].text == f"−{-statistics.mean(bwts):.2f} ± {statistics.stdev(bwts):.2f}"
+    assert cells["ms_per_step"].text == "4.50 ± 0.71"
+    assert cells["memory_ratio"].text == "1.50 ± 0.00"
+
+
+def test_markdown_is_one_aligned_table(table: Table) -> None:
+    text = markdown([table])
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({len(line) for line in lines}) == 1
+    assert len(lines) == 2 + 4
+    assert "| gem † " in text
+    assert "† keeps samples of old tasks." in text
+    assert "Published" not in text
+
+
+def test_latex_is_a_booktabs_table_with_everything_escaped(tmp_path: Path) -> None:
+    make_run(tmp_path, "my_own:Method&Co", stores="data")
+    (section,) = sections(gather([tmp_path]).runs)
+    text = latex([make_table(section)])
+    assert r"my\_own:Method\&Co $^\dagger$ & 1 &" in text
+    rules = [text.index(f"\\{rule}") for rule in ("toprule", "midrule", "bottomrule")]
+    assert rules == sorted(rules)
+    body = text[rules[1] : rules[2]].splitlines()[1:-1]
+    columns = re.search(r"begin{tabular}{(\w+)}", text)
+    assert columns
+    assert all(len(re.findall(r"(?<!\\)&", line)) == len(columns[1]) - 1 for line in body)
+
+
+def test_csv_has_full_precision(table: Table, lab: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_tables([table]))))
+    assert [row["label"] for row in rows][2:] == ["adam-nscl (a=10)", "adam-nscl (a=1000)"]
+    accs = [matrix("finetune", seed).acc for seed in (0, 1)]
+    assert float(rows[0]["acc"]) == statistics.fmean(accs)
+    assert float(rows[0]["acc_std"]) == statistics.stdev(accs)
+    runs = list(csv.DictReader(io.StringIO(csv_runs(gather([lab]).runs))))
+    assert len(runs) == 8
+    assert {row["finished"] for row in runs} == {"True"}
+
+
+@pytest.mark.parametrize("stream", BENCHMARKS)
+def test_published_numbers_have_columns_of_their_own(tmp_path: Path, stream: str) -> None:
+    for method in ("gem", "adns", "joint"):
+        make_run(tmp_path, method, benchmark=stream)
+    (section,) = sections(gather([tmp_path]).runs)
+    table = make_table(section)
+    names = [c.heading for c in table.columns]
+    assert names[:4] == ["ACC", "BWT", "Published ACC, full scale", "Published BWT, full scale"]
+    found = {row.series.method: row.cells[2].text for row in table.rows}
+    assert found["joint"] == "–"
+    told = published(stream, "gem")
+    assert found["gem"] == (f"{told.acc:.2f}" if told else "–")
+    text = markdown([table])
+    assert "full-scale results of others, not of these runs" in text
+    assert "Kong et al., ECCV 2022" in text
+
+
+def test_published_numbers_as_printed() -> None:
+    assert published("split-cifar100-20", "adam-nscl")[:2] == (75.95, -3.66)  # type: ignore[index]
+    assert published("split-tinyimagenet-25", "gem") is None
+    assert published("split-digits-5", "adam-nscl") is None
+    assert sorted(["joint", "zzz", "adam-nscl", "finetune", "ewc"], key=rank) == [
+        "finetune", "ewc", "adam-nscl", "zzz", "joint",
+    ]  # fmt: skip
+
+
+def test_no_minus_zero(tmp_path: Path) -> None:
+    make_run(tmp_path, tasks=1)
+    (section,) = sections(gather([tmp_path]).runs)
+    assert make_table(section).rows[0].cells[1].text == "0.00"
