@@ -19,8 +19,14 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[lab]" --group dev
 	@touch $@
 
-demo: $(READY)  ## two tasks on the digits, with and without a memory
-	@$(BIN)/python examples/two_tasks.py
+DEMO := split-digits-5 --out runs/demo
+
+demo: $(READY)  ## five tasks on the embedded digits, with and without protection; a table and a report
+	@$(BIN)/nscl run $(DEMO) --method finetune
+	@$(BIN)/nscl run $(DEMO) --method adam-nscl
+	@$(BIN)/nscl compare $(DEMO) --methods finetune,adam-nscl --seeds 1 --quiet
+	@$(BIN)/nscl report runs/demo --out runs/demo-report --quiet
+	@echo "report: runs/demo-report/report.html"
 
 test: lint  ## everything that must hold before a change lands (under 10 minutes)
 	$(BIN)/python -m pytest -m "not slow"
