@@ -129,7 +129,7 @@ class Method:
         return self.lab.model
 
     @classmethod
-    def network(cls, model: TaskModel, options: Options) -> TaskModel:
+    def network(cls, model: TaskModel, options: Any) -> TaskModel:
         """The network to learn with: the configured one, or one of its size that the method makes.
 
         Called once, before anything else knows the network; weights are drawn from torch's

@@ -154,6 +154,14 @@ METHODS: dict[str, MethodInfo] = {
             _PAPERS["gd"],
             "labels, external images",
         ),
+        MethodInfo(
+            "instaparam",
+            "nscl.methods.instaparam:InstAParam",
+            "a controller per task chooses, for every image, crops of shared super kernels",
+            "parameters",
+            "Chen et al., NeurIPS 2020",
+            "labels, convnet or resnet18",
+        ),
     )
 }
 
