@@ -1,5 +1,6 @@
 """``nscl resume``: continue a run from its folder alone."""
 
+import sys
 from pathlib import Path
 
 from nscl.errors import NsclError
@@ -32,6 +33,7 @@ def resume(
     json
         Print one JSON object per line.
     """
+    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.results import RunDirectory
     from nscl.training.config import RunConfig, merge, validated
     from nscl.training.display import choose_display

@@ -6,6 +6,7 @@ receive what they need and return what they add, the loop never asks which metho
 
 The life of a task, and what survives a kill::
 
+    network(model, options)       once per process, before all tasks
     start_task(t)                 once; then task_state() is saved
     for phase in phases(t):
         enter_phase(t, phase)     once per phase; may change weights
@@ -64,6 +65,7 @@ class Phase:
     name: str = "train"
     epochs: int | None = None  # None: as configured
     repeats: int = 1  # steps per batch
+    batch_size: int | None = None  # None: as configured
 
 
 class Rates(Protocol):
@@ -125,6 +127,15 @@ class Method:
     def model(self) -> TaskModel:
         """The network being trained."""
         return self.lab.model
+
+    @classmethod
+    def network(cls, model: TaskModel, options: Any) -> TaskModel:
+        """The network to learn with: the configured one, or one of its size that the method makes.
+
+        Called once, before anything else knows the network; weights are drawn from torch's
+        generator, which the run has seeded.
+        """
+        return model
 
     def training_split(self, task: int) -> Split:
         """The data of a task's epochs."""

@@ -1,7 +1,6 @@
 """Which methods there are, told without importing torch; unknown names suggest the nearest."""
 
 import difflib
-import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -175,6 +174,14 @@ METHODS: dict[str, MethodInfo] = {
             _PAPERS["gd"],
             "labels, external images",
         ),
+        MethodInfo(
+            "instaparam",
+            "nscl.methods.instaparam:InstAParam",
+            "a controller per task chooses, for every image, crops of shared super kernels",
+            "parameters",
+            "Chen et al., NeurIPS 2020",
+            "labels, convnet or resnet18",
+        ),
     )
 }
 
@@ -185,6 +192,9 @@ def method_info(name: str) -> MethodInfo:
         return METHODS[name]
     if ":" in name:
         return MethodInfo(name, name, "a method of your own", "parameters", "-")
+    if "." in name:
+        module, _, attribute = name.rpartition(".")
+        raise NsclError(f"there is no method {name!r}: write your own as '{module}:{attribute}'")
     near = difflib.get_close_matches(name, METHODS, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise NsclError(f"there is no method {name!r}.{hint} Known: {', '.join(METHODS)}")
@@ -192,14 +202,6 @@ def method_info(name: str) -> MethodInfo:
 
 def load_method(name: str) -> "type[Method]":
     """Import a method's class."""
-    from nscl.methods.base import Method
+    from nscl.methods.own import import_method
 
-    info = method_info(name)
-    module_name, _, attribute = info.target.partition(":")
-    try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as problem:
-        raise NsclError(f"method {name!r} cannot be imported: {problem}") from problem
-    if not (isinstance(found, type) and issubclass(found, Method)):
-        raise NsclError(f"{name!r} is no subclass of nscl.methods.Method")
-    return found
+    return import_method(method_info(name).target)

@@ -6,15 +6,15 @@ tasks (covariances, importances, old samples) can be large and is written once p
 rename, and an old task file goes only when nothing names it any more.
 """
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
 from nscl.results import FormatError, replacing
+from nscl.results.atomic import cannot_write
 
 SCHEMA = 1
 
@@ -63,14 +63,17 @@ class Checkpoint:
         return place, task["state"], epoch["state"]
 
     def _write(self, path: Path, content: dict[str, Any]) -> None:
-        self.folder.mkdir(exist_ok=True)
+        try:
+            self.folder.mkdir(exist_ok=True)
+        except OSError as problem:
+            raise cannot_write(self.folder, problem) from problem
         with replacing(path) as file:
-            torch.save({"schema": SCHEMA, "run": self.run, **content}, file)
+            _save({"schema": SCHEMA, "run": self.run, **content}, file)
 
     def _read(self, path: Path) -> dict[str, Any]:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, KeyError) as problem:
+        except Exception as problem:  # a foreign file makes torch's reader stumble in any way
             raise FormatError(
                 f"{path} cannot be read ({type(problem).__name__}): it is truncated or no "
                 "checkpoint; delete the run's checkpoint folder to start it anew"
@@ -82,3 +85,13 @@ class Checkpoint:
         if content.get("schema", 0) > SCHEMA:
             raise FormatError(f"{path} was written by a newer nscl: upgrade to resume it")
         return content
+
+
+def _save(content: dict[str, Any], file: BinaryIO) -> None:
+    try:
+        torch.save(content, file)
+    except RuntimeError as problem:
+        # On a full disk torch's zip writer fails once more while closing, which hides the reason.
+        if isinstance(problem.__context__, OSError):
+            raise problem.__context__ from problem
+        raise

@@ -171,7 +171,9 @@ class Experiment:
         set_rates(optimizer, self.config.optim, place.epoch, epochs)
         self.setup.model.train()
         batches = self.setup.loaders(
-            self.method.training_split(place.task), purpose=("epoch", place.phase, place.epoch)
+            self.method.training_split(place.task),
+            purpose=("epoch", place.phase, place.epoch),
+            batch_size=phase.batch_size,
         )
         loop = EpochLoop(
             self.method,

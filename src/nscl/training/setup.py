@@ -84,11 +84,13 @@ class Setup:
         """Build all parts; data, network and options are checked here, before files are made."""
         stream = _stream(config) if stream is None else _first(stream, config)
         device = choose_device(config.device)
+        kind = _method_type(config, stream)
+        options = validated(kind.options_type, config.options, where="method.")
         seed_all(config.seed, "model")
-        model = _model(config, stream, device)
+        model = _placed(kind.network(_model(config, stream), options), config, device)
         loaders = Loaders(config, stream, device, ranks)
         statistics = NormStatistics(model, config.bn_stats)
-        return cls(stream, model, statistics, loaders, _method(config, model, loaders))
+        return cls(stream, model, statistics, loaders, kind(_lab(config, model, loaders), options))
 
     def close(self) -> None:
         """Give up hooks."""
@@ -120,28 +122,34 @@ def _first(stream: TaskStream, config: RunConfig) -> TaskStream:
     return stream if config.data.first is None else stream.restrict(config.data.first)
 
 
-def _model(config: RunConfig, stream: TaskStream, device: torch.device) -> TaskModel:
-    model = build_model(
+def _model(config: RunConfig, stream: TaskStream) -> TaskModel:
+    return build_model(
         config.model.name,
         image_shape=stream.image_shape,
         classes_per_task=stream.classes_per_task,
         scenario=stream.scenario,
         width=config.model.width,
     )
+
+
+def _placed(model: TaskModel, config: RunConfig, device: torch.device) -> TaskModel:
     if config.model.memory_format == "channels_last":
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model.to(device)
 
 
-def _method(config: RunConfig, model: TaskModel, loaders: Loaders) -> Method:
+def _method_type(config: RunConfig, stream: TaskStream) -> type[Method]:
     kind = load_method(config.method)
-    scenario = loaders.stream.scenario
-    if scenario not in kind.scenarios:
+    if stream.scenario not in kind.scenarios:
         raise ConfigError(
             f"method {config.method!r} is for {', '.join(kind.scenarios)} streams; "
-            f"{config.benchmark} is a {scenario} stream"
+            f"{config.benchmark} is a {stream.scenario} stream"
         )
-    lab = Lab(
+    return kind
+
+
+def _lab(config: RunConfig, model: TaskModel, loaders: Loaders) -> Lab:
+    return Lab(
         model=model,
         stream=loaders.stream,
         device=loaders.device,
@@ -152,4 +160,3 @@ def _method(config: RunConfig, model: TaskModel, loaders: Loaders) -> Method:
         loader=loaders,
         data_dir=config.data_dir,
     )
-    return kind(lab, validated(kind.options_type, config.options, where="method."))

@@ -1,0 +1,156 @@
+"""The method in docs/own-method.md, taken out of the document and run as its reader would."""
+
+import inspect
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nscl.cli import app
+from nscl.methods import Lab, Method
+from tests.runs import nscl
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "own-method.md"
+RUN = ("run", "split-digits-5", "--method", "stayclose:StayClose", "--data.first", "3",
+       "--optim.epochs", "3", "--threads", "1")  # fmt: skip
+
+
+def code() -> str:
+    (block,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    return str(block)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "stayclose.py").write_text(code())
+    return tmp_path
+
+
+def call(*args: str, cwd: Path) -> tuple[int, str, str]:
+    process = nscl(*args, cwd=cwd)
+    output, errors = process.communicate(timeout=120)
+    return process.returncode, output, errors
+
+
+def result(folder: Path, out: str = "runs") -> dict[str, Any]:
+    (found,) = (folder / out).glob("*/result.json")
+    content: dict[str, Any] = json.loads(found.read_text())
+    return content
+
+
+def test_the_example_is_short() -> None:
+    lines = [line for line in code().splitlines() if line.strip()]
+    assert 30 <= len(lines) <= 50
+
+
+def test_it_runs_forgets_less_than_fine_tuning_and_shows_its_penalty(folder: Path) -> None:
+    for method in (RUN[3], "finetune"):
+        args = [method if arg == RUN[3] else arg for arg in RUN]
+        status, _, errors = call(*args, "--quiet", "--out", method[:4], cwd=folder)
+        assert status == 0, errors
+    mine, plain = result(folder, "stay"), result(folder, "fine")
+    assert mine["bwt"] > plain["bwt"] + 1
+    assert mine["state_bytes"] > 0
+    (log,) = (folder / "stay").glob("*/metrics.jsonl")
+    epochs = [r for r in map(json.loads, log.read_text().splitlines()) if r["kind"] == "epoch"]
+    assert epochs[0]["method/penalty"] == 0 < epochs[-1]["method/penalty"]
+
+
+def test_it_resumes_bit_for_bit(folder: Path) -> None:
+    status, _, errors = call(*RUN, "--quiet", "--out", "whole", cwd=folder)
+    assert status == 0, errors
+    process = nscl(*RUN, cwd=folder)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "task 2/3" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    (run,) = (folder / "runs").iterdir()
+    status, output, errors = call("resume", f"runs/{run.name}", cwd=folder)
+    assert status == 0, errors
+    assert "resuming" in output
+    assert result(folder)["accuracy"] == result(folder, "whole")["accuracy"]
+
+
+def test_the_installed_command_finds_it_in_the_folder_one_works_in(folder: Path) -> None:
+    """``python -m`` puts that folder on the path, a script does not: both commands must."""
+    script = "import sys; sys.path.remove(''); from nscl.cli.app import main; main()"
+    brief = ["1" if arg == "3" else arg for arg in RUN]
+    run = [sys.executable, "-c", script, *brief]
+    first = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stderr
+    (made,) = (folder / "runs").iterdir()
+    (made / "result.json").unlink()
+    again = [*run[:3], "resume", str(made), "--quiet"]
+    second = subprocess.run(again, cwd=folder, capture_output=True, text=True, check=False)
+    assert second.returncode == 0, second.stderr
+    assert (made / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("staycloser:StayClose", "did you mean 'stayclose'?"),
+        ("nowhere.at_all:StayClose", "there is no module 'nowhere'"),
+        ("stayclose:StayClosed", "did you mean 'StayClose'?"),
+        ("stayclose:StayCloseOptions", "must be a class that derives from nscl.methods.Method"),
+        ("stayclose:torch", "must be a class that derives from nscl.methods.Method"),
+        ("stayclose:", "write package.module:Class"),
+        (":StayClose", "write package.module:Class"),
+        ("stayclose.StayClose", "write your own as 'stayclose:StayClose'"),
+        ("broken:Broken", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("missing:Missing", "No module named 'surely_not_installed'"),
+        ("raising:Raising", "RuntimeError: not today"),
+    ],
+)
+def test_what_is_missing_is_told_in_one_line(
+    method: str,
+    message: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "broken.py").write_text("class Broken(:\n")
+    (folder / "missing.py").write_text("import surely_not_installed\n")
+    (folder / "raising.py").write_text("raise RuntimeError('not\\ntoday')\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "stayclose", raising=False)
+    assert app.call(["run", "split-digits-5", "--method", method]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.startswith("nscl: ")
+    assert errors.count("\n") == 1
+    assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (("--method.strenght", "1"), "Did you mean 'strength'?"),
+        (("--method.strength", "-1"), "greater than or equal to 0"),
+    ],
+)
+def test_an_option_of_ones_own_is_checked(
+    said: tuple[str, str], message: str, folder: Path
+) -> None:
+    status, _, errors = call(*RUN, *said, cwd=folder)
+    assert status == 2
+    assert message in errors
+
+
+def test_the_document_names_every_hook_and_nothing_else() -> None:
+    text = DOCUMENT.read_text()
+    table = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    listed = set(re.findall(r"`(\w+)`", table))
+    hooks = {name for name, _ in inspect.getmembers(Method, inspect.isroutine)}
+    assert listed == {name for name in hooks if not name.startswith("_")}
+    for name in ("scenarios", "tuning", *Lab.__dataclass_fields__, "tasks"):
+        assert f"`{name}" in text, name
