@@ -52,8 +52,8 @@ def covariance(watch: Stopwatch) -> Figure:
         for seen in inputs:
             sums, add = _ours(seen)
             times = watch.race({"ours": add, "dense": _densely(seen)}, share=1 / len(inputs))
-            mine += times["ours"].best / ADDED
-            reference += times["dense"].best
+            mine += times["ours"].median / ADDED
+            reference += times["dense"].median
             assembling += watch.once(sums.total)
     per_batch = mine + assembling / BATCHES_PER_TASK
     note = f"of which {assembling / BATCHES_PER_TASK / BATCH * 1e6:.0f} µs for assembling"

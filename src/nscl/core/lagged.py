@@ -167,10 +167,19 @@ def gram(left: Tensor, right: Tensor) -> Tensor:
     short ones, which are added up.
     """
     groups, rows, channels = left.shape
-    parts = rows * channels // CACHED
-    if groups > 1 or parts < 2 or channels * right.shape[-1] > PARTIAL:
-        return torch.bmm(left.mT, right) if groups > 1 else (left[0].mT @ right[0])[None]
-    few = rows // parts
-    many = (x[0, : parts * few].unflatten(0, (parts, few)) for x in (left, right))
-    total = torch.bmm(next(many).mT, next(many)).sum(0)
-    return total.addmm_(left[0, parts * few :].mT, right[0, parts * few :])[None]
+    if groups > 1:
+        return torch.bmm(left.mT, right)
+    parts = _parts(rows, channels) if channels * right.shape[-1] <= PARTIAL else 1
+    if parts < 2:
+        return (left[0].mT @ right[0])[None]
+    few = left[0].view(parts, -1, channels), right[0].view(parts, -1, right.shape[-1])
+    return torch.bmm(few[0].mT, few[1]).sum(0, keepdim=True)
+
+
+def _parts(rows: int, channels: int) -> int:
+    """How many equal parts fit the cache: as many for each core."""
+    cores = torch.get_num_threads()
+    parts = round(rows * channels / CACHED / cores) * cores
+    while parts > 1 and rows % parts:
+        parts -= cores
+    return parts
