@@ -42,6 +42,10 @@ class Joint(Method):
         labels = [s.labels + self._offset(i) for i, s in enumerate(splits)]
         return Split(torch.cat([s.images for s in splits]), torch.cat(labels))
 
+    def state_bytes(self) -> int:
+        """The images of all tasks but the last: what it would not have without keeping data."""
+        return sum(self.lab.stream[i].train.bytes for i in range(self.lab.tasks - 1))
+
     def _offset(self, task: int) -> int:
         return int(self._offsets[task]) if self.lab.stream.scenario == "task" else 0
 
