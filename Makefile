@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Test processes side by side.
+JOBS ?= 2
 
 .PHONY: help demo test test-slow test-browser bench lint format clean
 .DEFAULT_GOAL := help
@@ -29,9 +31,10 @@ demo: $(READY)  ## five tasks on the embedded digits, with and without protectio
 	@echo "report: runs/demo-report/report.html"
 
 test: lint  ## everything that must hold before a change lands (under 10 minutes)
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal
 
 test-slow: $(READY)  ## the long proofs
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[lab,ray]"
 	$(BIN)/python -m pytest -m slow
 
 test-browser: $(READY)  ## the report's page in a real browser; installs chromium where it may

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, default=LATEST, metavar="PATH", help="where to save")
     parser.add_argument("--threads", type=int, default=2, help="default: %(default)s")
     parser.add_argument(
-        "--seconds", type=float, default=60.0, help="time for each race (default: %(default)s)"
+        "--seconds", type=float, default=30.0, help="time for each race (default: %(default)s)"
     )
     parser.add_argument(
         "--clock",

@@ -41,7 +41,7 @@ class Stopwatch:
     ``cpu`` counts processor time: with one thread it hardly depends on what else is running.
     """
 
-    seconds: float = 60.0
+    seconds: float = 30.0
     clock: Clock = "wall"
 
     def race(

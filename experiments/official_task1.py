@@ -1,6 +1,6 @@
 """Task 1 of the authors' 10-split CIFAR-100 run, to set beside their released log.
 
-    NSCL_DATA=... python experiments/official_task1.py --epochs 3
+    NSCL_DATA=... python experiments/official_task1.py --epochs 3 [--logs FOLDER]
 
 Full-width ResNet-18, preset ``official``; per-sample covariances after the last epoch. Takes about
 ten minutes per epoch on two cores, and as long again for the spectra. Resumable: run it again.
@@ -8,6 +8,7 @@ ten minutes per epoch on two cores, and as long again for the spectra. Resumable
 
 import argparse
 import contextlib
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ import nscl
 from nscl.results import read_metrics, spectra
 from nscl.training.display import Lines
 from nscl.training.prepare import build_config
+
+# Ours and the log's names of what is compared.
+PAIRS = {"loss": "train_loss", "accuracy": "train_acc", "test_accuracy": "val_acc"}
 
 
 class FirstTaskDone(Exception):  # noqa: N818  (a signal, no failure)
@@ -34,6 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--logs", type=Path, help="a folder of tables extracted from the logs")
     arguments = parser.parse_args()
     config = build_config(
         "split-cifar100-10",
@@ -48,20 +53,51 @@ def main() -> None:
     with contextlib.suppress(FirstTaskDone):
         nscl.run(config, display=UntilFirstTask())
     runs = arguments.out.glob("split-cifar100-10-adam-nscl-0-*")
-    show(max(runs, key=lambda path: path.stat().st_mtime))
+    folder = max(runs, key=lambda path: path.stat().st_mtime)
+    print(epochs(folder, read_log(arguments.logs, "rehearsal_org", "epochs")))
+    print(layers(folder, read_log(arguments.logs, "rehearsal_without_avg", "basis")))
 
 
-def show(folder: Path) -> None:
-    """Print what the authors' log has: loss and accuracy per epoch, free directions per layer."""
+def read_log(folder: Path | None, run: str, table: str) -> list[dict[str, str]]:
+    """Rows of task 1 in a table extracted from the authors' logs; none without a folder."""
+    if folder is None:
+        return []
+    with (folder / f"{run}__cifar100-10__{table}.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return [row for row in rows if row[next(iter(row))] == "1"]
+
+
+def epochs(folder: Path, log: list[dict[str, str]]) -> str:
+    """Loss and accuracy per epoch, beside the log's."""
+    lines = ["| epoch | loss | log | train acc. | log | test acc. | log |", "|" + "---|" * 7]
     for record in read_metrics(folder / "metrics.jsonl"):
         if record["kind"] == "epoch":
-            figures = [record[name] for name in ("loss", "accuracy", "test_accuracy")]
-            print(f"epoch {record['epoch'] + 1}:", *(f"{value:.4f}" for value in figures))
-    for layer, pair in spectra.read(folder / "spectra.npz")[0].items():
+            row = log[record["epoch"]] if log else {}
+            cells = [
+                cell
+                for ours, theirs in PAIRS.items()
+                for cell in (f"{record[ours]:.3f}", row.get(theirs, "-"))
+            ]
+            lines.append(f"| {record['epoch'] + 1} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def layers(folder: Path, log: list[dict[str, str]]) -> str:
+    """Free directions, condition and R of every layer, beside the log's."""
+    lines = ["| layer | features | free | log | condition | log | R | log |", "|" + "---|" * 8]
+    for number, (name, pair) in enumerate(spectra.read(folder / "spectra.npz")[0].items()):
         values, weights = pair["eigenvalues"], pair["weights"]
         share = float((values * weights).sum() / values.sum())
-        print(f"{layer:32s} {values.size:5d} {int(weights.sum()):5d} "
-              f"{weights.mean():.4f} {values.max() / values.min():.4g} {share:.4g}")  # fmt: skip
+        row = log[number] if log else dict.fromkeys(("k_over_h", "cond_lmax_over_lmin", "R"), "nan")
+        ours = (f"{weights.mean():.3f}", f"{values.max() / values.min():.2g}", f"{share:.2g}")
+        theirs = (
+            f"{float(row['k_over_h']):.3f}",
+            f"{float(row['cond_lmax_over_lmin']):.2g}",
+            f"{float(row['R']):.2g}",
+        )
+        cells = [cell for pair in zip(ours, theirs, strict=True) for cell in pair]
+        lines.append(f"| `{name}` | {values.size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
