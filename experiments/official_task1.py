@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import nscl
-from nscl.results import read_metrics, spectra
+from nscl.results import read_metrics, run_name, spectra
 from nscl.training.display import Lines
-from nscl.training.prepare import build_config
+from nscl.training.prepare import build_config, complete
 
 # Ours and the log's names of what is compared.
 PAIRS = {"loss": "train_loss", "accuracy": "train_acc", "test_accuracy": "val_acc"}
@@ -50,10 +50,16 @@ def main() -> None:
             "out": arguments.out,
         },
     )
-    with contextlib.suppress(FirstTaskDone):
-        nscl.run(config, display=UntilFirstTask())
-    runs = arguments.out.glob("split-cifar100-10-adam-nscl-0-*")
-    folder = max(runs, key=lambda path: path.stat().st_mtime)
+    name = run_name(
+        benchmark=config.benchmark,
+        method=config.method,
+        seed=config.seed,
+        config=complete(config).identity(),
+    )
+    folder = arguments.out / name
+    if not (folder / "spectra.npz").exists():
+        with contextlib.suppress(FirstTaskDone):
+            nscl.run(config, display=UntilFirstTask())
     print(epochs(folder, read_log(arguments.logs, "rehearsal_org", "epochs")))
     print(layers(folder, read_log(arguments.logs, "rehearsal_without_avg", "basis")))
 

@@ -153,7 +153,7 @@ def test_threads_are_divided_unless_said(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = (Variant("x", "finetune"),)
 
     def threads(side_by_side: int | None, **said: object) -> int | None:
-        plan = Plan("split-cifar10-5", rows, (0,), {"preset": "cpu", **said})
+        plan = Plan("split-cifar10-5", rows, (0,), {"preset": "paper", **said})
         return plan.jobs(side_by_side=side_by_side)[0].config.threads
 
     assert [threads(n) for n in (1, 2, 3, 8, 20, None)] == [8, 4, 2, 1, 1, 1]

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import nscl.training.setup
-from nscl.data import open_stream
 from nscl.training.experiment import run
 from nscl.training.prepare import build_config
 from tests.runs import SMALL
@@ -52,21 +50,15 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("in_memory", [True, False])
 @pytest.mark.parametrize("method", METHODS)
 def test_it_works_with_pictures_of_ones_own(
-    method: str, in_memory: bool, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, in_memory: bool, pictures: Path, tmp_path: Path
 ) -> None:
-    if not in_memory:
-        monkeypatch.setattr(
-            nscl.training.setup,
-            "open_stream",
-            lambda name, **said: open_stream(name, max_bytes=1, **said),
-        )
     pool = {} if method == "lwf" else {"pool": "procedural", "pool_size": 20}
     said = {
         **SMALL,
         "method": method,
         "out": tmp_path,
         "options": pool,
-        "data": {"tasks": 2, "size": 8},
+        "data": {"tasks": 2, "size": 8, "max_bytes": None if in_memory else 1},
         "optim": {"epochs": 1, "batch_size": 8},
         "model": {"name": "mlp", "width": 8},
     }

@@ -84,7 +84,8 @@ def costs(
     """By phase and task, what each step costs; the first task has nothing to protect."""
     tiny = stream([2] * TASKS, images=20)
     monkeypatch.setattr(nscl.training.setup, "open_stream", lambda *args, **options: tiny)
-    model, optim = {"name": "mlp", "width": 8}, {"epochs": 1, "batch_size": 10}
+    network = "convnet" if method == "instaparam" else "mlp"  # it has kernels to choose from
+    model, optim = {"name": network, "width": 8}, {"epochs": 1, "batch_size": 10}
     said = {"options": OPTIONS.get(method, {}), "model": model, "optim": optim}
     setup = Setup.build(small(method, tmp_path, data={"first": TASKS}, **said), Ranks())
     found: dict[str, list[list[Cost]]] = defaultdict(list)

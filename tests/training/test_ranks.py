@@ -31,4 +31,5 @@ def test_two_gloo_ranks_equal_one_process(method: str, tmp_path: Path) -> None:
     assert two.accuracy.tasks == one.accuracy.tasks
     for mine, theirs in zip(one.accuracy.rows, two.accuracy.rows, strict=True):
         for a, b in zip(mine, theirs, strict=True):
-            assert a == pytest.approx(b, abs=2.0)
+            # Sums in another order may turn one of the 35 test images of a task at most.
+            assert a == pytest.approx(b, abs=3.0)

@@ -32,6 +32,7 @@ class Settings(Part):
     bn_stats: Literal["shared", "frozen", "per_task"] = "shared"
     precision: Literal["fp32", "bf16"] = "fp32"
     eval_each_epoch: bool = False
+    track_old_losses: int = Field(0, ge=0)
     device: str = "auto"
     threads: int | None = Field(None, ge=1)  # of each run; None: the cores divided by the jobs
     data_dir: Path | None = None

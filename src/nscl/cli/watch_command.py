@@ -1,5 +1,6 @@
 """``nscl watch``: the live report of runs that go on, for this machine only (no torch)."""
 
+import signal
 from pathlib import Path
 
 
@@ -17,6 +18,8 @@ def watch(*runs: Path, port: int = 0) -> int:
 
     if not runs:
         raise ReportError("say which runs: nscl watch runs")
+    # A shell that starts it in the background has it ignore Ctrl-C; it said that Ctrl-C ends it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with serving(runs, port=port) as server:
         print(f"live report: {server.url} (Ctrl-C ends it)", flush=True)
         try:
