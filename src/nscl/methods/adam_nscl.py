@@ -41,7 +41,7 @@ class AdamNSCL(Guarded):
     """Protect the backbone with a ``Memory``; heads are per task and need no protection."""
 
     options_type = AdamNSCLOptions
-    tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}
+    tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0, 300.0)}
 
     def __init__(self, lab: Lab, options: AdamNSCLOptions) -> None:
         memory = Memory(

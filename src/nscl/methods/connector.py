@@ -31,7 +31,7 @@ class Connector(AdamNSCL):
     """Adam-NSCL with a free companion that is averaged in."""
 
     options_type = ConnectorOptions
-    tuning: ClassVar = {"a": (10.0, 100.0, 1000.0), "feature_coef": (0.1, 1.0, 10.0)}
+    tuning: ClassVar = {"a": (3.0, 30.0, 300.0), "feature_coef": (0.1, 1.0, 10.0)}
 
     def __init__(self, lab: Lab, options: ConnectorOptions) -> None:
         super().__init__(lab, options)
