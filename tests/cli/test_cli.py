@@ -1,4 +1,4 @@
-"""The command line as a person meets it: real processes, exit codes, one clear line."""
+"""The command line as a person meets it: exit codes, one clear line, real processes."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nscl.cli.app import call
 from tests.runs import nscl
 
 QUICK = ("--data.first", "2", "--optim.epochs", "1", "--threads", "1")
@@ -19,6 +20,13 @@ def outcome(*args: str, cwd: Path) -> tuple[int, str, str]:
     process = nscl(*args, cwd=cwd)
     output, errors = process.communicate(timeout=120)
     return process.returncode, output, errors
+
+
+def one_line(errors: str, message: str) -> None:
+    assert message in errors
+    assert errors.startswith("nscl: ")
+    assert errors.count("\n") == 1
+    assert "Traceback" not in errors
 
 
 def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
@@ -54,16 +62,30 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
-    args: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    args: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("NSCL_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert call(args) == 2
+    one_line(capsys.readouterr().err, message)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("run", "split-digits-5", "--method", "adm-nscl"), "Did you mean 'adam-nscl'?"),
+        (("rum",), "Did you mean"),
+    ],
+)
+def test_a_real_process_says_it_alike(args: tuple[str, ...], message: str, tmp_path: Path) -> None:
     code, _, errors = outcome(*args, cwd=tmp_path)
     assert code == 2
-    assert message in errors
-    assert errors.startswith("nscl: ")
-    assert errors.count("\n") == 1
-    assert "Traceback" not in errors
+    one_line(errors, message)
 
 
 def test_run_show_json_and_own_model(tmp_path: Path) -> None:
@@ -86,9 +108,9 @@ def test_run_show_json_and_own_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["methods", "benchmarks", "models", "presets"])
-def test_lists(what: str, tmp_path: Path) -> None:
-    code, output, errors = outcome("list", what, cwd=tmp_path)
-    assert code == 0, errors
+def test_lists(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["list", what]) == 0
+    output = capsys.readouterr().out
     expected = {"methods": "adam-nscl", "benchmarks": "split-digits-5", "models": "resnet18",
                 "presets": "official"}  # fmt: skip
     assert expected[what] in output

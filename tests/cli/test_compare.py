@@ -162,7 +162,7 @@ def test_tune_takes_the_best_keeps_the_record_and_adopts(
     tuned = Tuned.read(record)
     results = {found.name: found.result() for found in find_runs([here / "runs/tuning"]).runs}
     assert {trial.run for trial in tuned.trials} == set(results)
-    assert [trial.point["a"] for trial in tuned.trials] == [3.0, 1000.0]
+    assert [trial.point["a"] for trial in tuned.trials] == [3.0, 300.0]
     assert len({result.acc for result in results.values()}) == 2
     best = max(results.values(), key=lambda r: (r.acc, r.bwt))
     strength = tuned.settings["options"]["a"]

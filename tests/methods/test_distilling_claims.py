@@ -12,7 +12,7 @@ from nscl.training.prepare import build_config
 from tests.runs import SMALL
 
 METHODS = ("lwf", "muc-mas", "gd-wild")
-SEEDS = range(3)
+SEEDS = (1, pytest.param(3, marks=pytest.mark.slow))
 
 
 def bwt(method: str, seed: int, out: Path) -> float:
@@ -22,17 +22,18 @@ def bwt(method: str, seed: int, out: Path) -> float:
 
 
 @pytest.fixture(scope="module")
-def forgetting(tmp_path_factory: pytest.TempPathFactory) -> float:
-    out = tmp_path_factory.mktemp("finetune")
-    return mean(bwt("finetune", seed, out) for seed in SEEDS)
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
 
 
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_it_forgets_less_than_half_of_what_fine_tuning_does(
-    method: str, forgetting: float, tmp_path: Path
+    method: str, seeds: int, out: Path
 ) -> None:
-    """``split-digits-5``, preset quick, seeds 0–2."""
-    assert mean(bwt(method, seed, tmp_path) for seed in SEEDS) > forgetting / 2
+    """``split-digits-5``, preset quick; finished runs are read back."""
+    plain = mean(bwt("finetune", seed, out) for seed in range(seeds))
+    assert mean(bwt(method, seed, out) for seed in range(seeds)) > plain / 2
 
 
 @pytest.fixture(scope="module")

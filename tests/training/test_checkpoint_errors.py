@@ -53,7 +53,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux's prlimit")
-@pytest.mark.parametrize("most", [20_000, 10])
+@pytest.mark.parametrize("most", [20_000, pytest.param(10, marks=pytest.mark.slow)])
 def test_files_that_cannot_grow_stop_the_run_and_it_resumes(
     most: int, whole: Any, tmp_path: Path
 ) -> None:
@@ -106,7 +106,9 @@ cp -r disk/runs runs
 
 
 @pytest.mark.skipif(not private_mounts(), reason="this user may not mount file systems")
-@pytest.mark.parametrize(("taken", "task"), [(780_000, 2), (1_030_000, 1)])
+@pytest.mark.parametrize(
+    ("taken", "task"), [(780_000, 2), pytest.param(1_030_000, 1, marks=pytest.mark.slow)]
+)
 def test_a_full_disk_and_a_read_only_one(taken: int, task: int, whole: Any, tmp_path: Path) -> None:
     """The first leaves room for two checkpoints of the first task, not of the second."""
     arguments = ["unshare", "-rm", "sh", "-c", SCRIPT, "sh", str(taken), sys.executable]

@@ -83,7 +83,7 @@ def test_a_run_killed_by_sigkill_ends_like_an_uninterrupted_one(
 ) -> None:
     (tmp_path / "killed").mkdir()
     rng, kills = random.Random(0), 0
-    for _ in range(5):
+    for _ in range(3):
         process = nscl(*COMMAND, cwd=tmp_path / "killed")
         assert process.stdout is not None
         process.stdout.readline()  # it has started
@@ -97,7 +97,10 @@ def test_a_run_killed_by_sigkill_ends_like_an_uninterrupted_one(
     assert epochs(tmp_path / "killed") == epochs(whole)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_ctrl_c_finishes_the_step_saves_and_says_how_to_continue(
     number: signal.Signals, code: int, whole: Path, tmp_path: Path
 ) -> None:
