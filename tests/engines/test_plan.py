@@ -58,7 +58,7 @@ def test_a_plan_file_becomes_runs_seed_by_seed(plan_file: Path) -> None:
     assert {job.config.preset for job in jobs} == {"quick"}
     assert jobs[1].config.options["a"] == jobs[2].config.options["a"] == 30
     assert [job.config.options.get("norms") for job in jobs[:3]] == [None, "ewc", "freeze"]
-    assert notes == ("note: measured cost: machine 2 cores, minutes 3",)
+    assert notes == ("note: cost: machine 2 cores, minutes 3",)
     assert len({job.name for job in jobs}) == 6
 
 

@@ -91,7 +91,7 @@ class PlanFile(Part):
             else ([], [])
         )
         notes = [f"note: not for this kind of stream: {', '.join(unfit)}"] if unfit else []
-        notes += [f"note: measured cost: {_listed(self.cost)}"] if self.cost else []
+        notes += [f"note: cost: {_listed(self.cost)}"] if self.cost else []
         rows = tuple(self._rows(names, said))
         if not rows:
             raise ConfigError("nothing to run: name methods (all, or a,b,c) or variants")
