@@ -34,6 +34,15 @@ class Rule(Protocol):
         ...
 
 
+class Safe:
+    """Rules that know their noise floor, and have no released code to be taken from literally."""
+
+    @property
+    def literal(self) -> bool:
+        """Only ``Ratio`` can be taken literally."""
+        return False
+
+
 def default_floor(eigenvalues: Tensor) -> Tensor:
     """``d · eps · λ_max``: what an eigenvalue of an exactly singular float64 matrix looks like."""
     eps = torch.finfo(eigenvalues.dtype).eps
@@ -85,7 +94,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Energy:
+class Energy(Safe):
     """Free the largest set of smallest eigenvalues whose share R of their sum is at most ``share``.
 
     >>> Energy(0.05)(torch.tensor([1.0, 2.0, 97.0]))
@@ -97,11 +106,6 @@ class Energy:
 
     def __post_init__(self) -> None:
         _fraction("Energy: share", self.share)
-
-    @property
-    def literal(self) -> bool:
-        """Only ``Ratio`` can be taken literally."""
-        return False
 
     def __call__(
         self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
@@ -116,7 +120,7 @@ class Energy:
 
 
 @dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Safe):
     """Free what is below ``rtol`` times the largest eigenvalue: a numerical null space.
 
     >>> Tolerance(1e-3)(torch.tensor([0.001, 0.5, 1.0]))
@@ -129,11 +133,6 @@ class Tolerance:
     def __post_init__(self) -> None:
         _fraction("Tolerance: rtol", self.rtol)
 
-    @property
-    def literal(self) -> bool:
-        """Only ``Ratio`` can be taken literally."""
-        return False
-
     def __call__(
         self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
     ) -> Tensor:
@@ -143,7 +142,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(Safe):
     """The soft projector that OWM converges to: weight ``1 / (1 + T·λ / (alpha·λ̄))``.
 
     λ̄ is the mean eigenvalue, so ``alpha`` has no unit; T counts the tasks remembered, because the
@@ -158,11 +157,6 @@ class Ridge:
 
     def __post_init__(self) -> None:
         _positive("Ridge: alpha", self.alpha)
-
-    @property
-    def literal(self) -> bool:
-        """Only ``Ratio`` can be taken literally."""
-        return False
 
     def __call__(
         self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None

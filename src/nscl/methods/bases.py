@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nscl.core.projection import Projection
-from nscl.core.rules import Energy
+from nscl.core.rules import Energy, Safe
 from nscl.core.spectrum import Spectrum, decompose
 
 
 @dataclass(frozen=True)
-class Unexplained:
+class Unexplained(Safe):
     """Free as many directions of a residual as have ``share`` of the energy of *all* rows.
 
     >>> Unexplained(0.03, (10.0,))(torch.tensor([[1.0, 9.0]]))  # singular values 1 and 3
@@ -30,11 +30,6 @@ class Unexplained:
     share: float
     energy: tuple[float, ...]  # of all rows, per group
     soft: ClassVar[bool] = False
-
-    @property
-    def literal(self) -> bool:
-        """Only ``Ratio`` can be taken literally."""
-        return False
 
     def __call__(
         self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from nscl.core.projection import Projection
+from nscl.core.rules import Safe
 from nscl.core.spectrum import decompose
 
 
 @dataclass(frozen=True)
-class Shared:
+class Shared(Safe):
     """Free the ``⌊m/2 · part⌋`` directions that two spaces of ``m`` dimensions together share most.
 
     The eigenvalues are those of the sum of two projectors, so they add up to m.
@@ -27,11 +28,6 @@ class Shared:
 
     part: float = 0.9
     soft: ClassVar[bool] = False
-
-    @property
-    def literal(self) -> bool:
-        """Only ``Ratio`` can be taken literally."""
-        return False
 
     def __call__(
         self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
