@@ -3,6 +3,7 @@
 import io
 import json
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from nscl.engines.job import Ending
 from nscl.engines.live_board import LiveBoard
 from nscl.engines.local import last_words
 from nscl.engines.progress import Forecast, Watch, progress_of
-from nscl.engines.summary import summarise, table
+from nscl.engines.summary import footnotes, summarise, table
 from tests.engines.jobs import epoch, finish, job, task_end, write_metrics
 
 
@@ -63,6 +64,9 @@ def test_the_table_is_the_mean_and_sample_deviation_over_seeds(tmp_path: Path) -
     assert "plain " in text
     assert "76.00 ± 1.41" in text
     assert "ACC 76.5" in text
+    noted = replace(gem, notes={"images kept per class": 5})
+    assert footnotes([noted, plain]) == ["* keeps old data", "images kept per class 5: gem"]
+    assert footnotes([plain]) == []
 
 
 def test_lines_and_json_tell_the_same_story(

@@ -212,6 +212,7 @@ def test_a_run_on_the_digits_shows_violations_and_the_budget(scenario: str, tmp_
     assert figures["method/removed"] > 0
     assert written_options(tmp_path, result)["per_class"] == 25
     assert result.state_bytes == 2 * 2 * 25 * (64 + 8)
+    assert result.notes == {"images kept per class": 25}
     assert result.stores == "data"
 
 

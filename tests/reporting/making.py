@@ -1,5 +1,6 @@
 """Runs made through nscl.results alone: as real ones on disk, in milliseconds."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,7 @@ def make_run(
     tasks: int = TASKS,
     tracked: int = 0,
     stores: str = "nothing",
+    notes: dict[str, Any] | None = None,
     layers: dict[str, int] | None = None,
     settings: dict[str, Any] | None = None,
     **options: Any,
@@ -85,7 +87,7 @@ def make_run(
     if layers:
         spectra_file.write(run.spectra_path, spectra(layers, tasks))
     if finished:
-        run.write_result(result(run, accuracy, stores))
+        run.write_result(replace(result(run, accuracy, stores), notes=notes or {}))
     return run
 
 

@@ -55,6 +55,19 @@ def test_latex_is_a_booktabs_table_with_everything_escaped(tmp_path: Path) -> No
     assert all(len(re.findall(r"(?<!\\)&", line)) == len(columns[1]) - 1 for line in body)
 
 
+def test_pools_and_budgets_stand_beside_the_numbers(tmp_path: Path) -> None:
+    make_run(tmp_path, "gem", stores="data", notes={"images kept per class": 5})
+    for method in ("gd-wild", "muc-mas"):
+        make_run(tmp_path, method, notes={"pool": "a_pool@32x32"})
+    (section,) = sections(gather([tmp_path]).runs)
+    table = make_table(section)
+    assert "\nImages kept per class 5: gem.\n" in markdown([table])
+    assert "\nPool a_pool@32x32: muc-mas, gd-wild.\n" in markdown([table])
+    assert r"Pool a\_pool@32x32: " in latex([table])
+    rows = {row["label"]: row for row in csv.DictReader(io.StringIO(csv_tables([table])))}
+    assert rows["gem"]["notes"] == "images kept per class 5"
+
+
 def test_csv_has_full_precision(table: Table, lab: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(csv_tables([table]))))
     assert [row["label"] for row in rows][2:] == ["adam-nscl (a=10)", "adam-nscl (a=1000)"]

@@ -15,7 +15,7 @@ from nscl.engines.job import Job
 from nscl.engines.local import Local, available_cores
 from nscl.engines.plan import check_data, parse_seeds
 from nscl.engines.plan_file import PlanFile
-from nscl.engines.summary import FOOTNOTE, summarise, table
+from nscl.engines.summary import footnotes, summarise, table
 from nscl.errors import NsclError
 from nscl.training.config import Data, Model, Optim, Part, validated
 
@@ -130,8 +130,8 @@ def run_all(
         print(jsonlib.dumps({"kind": "table", "rows": [row.to_dict() for row in rows]}))
     elif rows:
         console.print(table(rows, expected=expected))
-        if any(row.keeps_data for row in rows):
-            console.print(FOOTNOTE)
+        for note in footnotes(rows):
+            console.print(note, highlight=False)
     complain(outcome, board)
     return outcome.exit_code
 

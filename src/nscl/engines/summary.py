@@ -8,7 +8,7 @@ from rich.table import Table
 
 from nscl.engines.job import Job
 from nscl.metrics import Summary, summary
-from nscl.results import Result
+from nscl.results import Result, remarks
 
 FIGURES = ("acc", "bwt", "forgetting", "learning_accuracy", "seconds")
 HEADS = ("ACC %", "BWT", "forgetting", "learning acc. %", "seconds")
@@ -24,6 +24,7 @@ class Row:
     stores: str
     seeds: tuple[int, ...]
     figures: Mapping[str, Summary]
+    notes: Mapping[str, Any]  # which further images were used, how many old ones are kept
 
     @property
     def keeps_data(self) -> bool:
@@ -33,7 +34,8 @@ class Row:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         figures = {name: value._asdict() for name, value in self.figures.items()}
-        return {"label": self.label, "stores": self.stores, "seeds": list(self.seeds), **figures}
+        who = {"label": self.label, "stores": self.stores, "seeds": list(self.seeds)}
+        return {**who, **figures, "notes": dict(self.notes)}
 
 
 def summarise(jobs: Sequence[Job]) -> list[Row]:
@@ -45,7 +47,14 @@ def summarise(jobs: Sequence[Job]) -> list[Row]:
 
 def _row(label: str, results: list[Result]) -> Row:
     figures = {name: summary(getattr(r, name) for r in results) for name in FIGURES}
-    return Row(label, results[0].stores, tuple(r.seed for r in results), figures)
+    first = results[0]
+    return Row(label, first.stores, tuple(r.seed for r in results), figures, first.notes)
+
+
+def footnotes(rows: Sequence[Row]) -> list[str]:
+    """What must stand beside the numbers."""
+    star = [FOOTNOTE] if any(row.keeps_data for row in rows) else []
+    return star + remarks((row.label, row.notes) for row in rows)
 
 
 def table(rows: Sequence[Row], *, expected: Mapping[str, Mapping[str, Any]] | None = None) -> Table:

@@ -133,6 +133,10 @@ class Replay(Method, ABC):
         if task + 1 < self.lab.tasks:
             self.memory.add(task, self.training_split(task))
 
+    def notes(self) -> dict[str, Any]:
+        """The budget, beside every number."""
+        return {"images kept per class": self.memory.per_class}
+
     def task_gradient(self, task: int) -> Tensor:
         """The gradient of the mean loss over everything kept of one task."""
         kept = self.memory.task(task)

@@ -40,6 +40,12 @@ class Series:
         return results[0].stores if results else None
 
     @property
+    def notes(self) -> dict[str, Any]:
+        """What must stand beside the numbers: further images used, how many old ones are kept."""
+        results = [run.result for run in self.finished if run.result is not None]
+        return {name: value for result in results for name, value in result.notes.items()}
+
+    @property
     def tasks(self) -> int:
         """How many tasks every shown run has finished."""
         return min((run.accuracy.tasks for run in self.shown), default=0)

@@ -14,6 +14,7 @@ from nscl.results.errors import (
 from nscl.results.lock import RunLock
 from nscl.results.metrics_log import MetricsLog, read_metrics
 from nscl.results.naming import config_hash, run_name, slug
+from nscl.results.remarks import remarks
 from nscl.results.result import Result
 from nscl.results.run_directory import RunDirectory
 
@@ -34,6 +35,7 @@ __all__ = [
     "find_runs",
     "fingerprint",
     "read_metrics",
+    "remarks",
     "replacing",
     "run_name",
     "slug",
