@@ -244,7 +244,9 @@ def test_the_live_page_reloads_itself(chromium: Any, tmp_path: Path) -> None:
             chromium.get(server.url)
             assert lines(chromium) == ["finetune (unfinished)"]
             make_run(tmp_path, "gem")
-            wait(lambda: "gem" in find(chromium, ".legend").text)
+            legend = "return document.querySelector('.legend')?.textContent ?? ''"
+            wait(lambda: "gem" in chromium.execute_script(legend))  # or nothing, amid a reload
+            wait(lambda: chromium.execute_script("return document.readyState") == "complete")
             assert methods(chromium) == ["gem"]
         finally:
             server.shutdown()
