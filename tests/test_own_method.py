@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def call(*args: str, cwd: Path) -> tuple[int, str, str]:
     process = nscl(*args, cwd=cwd)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=240)
     return process.returncode, output, errors
 
 
@@ -70,7 +70,7 @@ def test_it_resumes_bit_for_bit(folder: Path) -> None:
         if "task 2/2" in line:
             break
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert process.returncode == 143
     (run,) = (folder / "runs").iterdir()
     status, output, errors = call("resume", f"runs/{run.name}", cwd=folder)

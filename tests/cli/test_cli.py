@@ -18,7 +18,7 @@ QUICK = ("--data.first", "2", "--optim.epochs", "1", "--threads", "1")
 
 def outcome(*args: str, cwd: Path) -> tuple[int, str, str]:
     process = nscl(*args, cwd=cwd)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=240)
     return process.returncode, output, errors
 
 

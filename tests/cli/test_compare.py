@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def until(truth: Callable[[], bool], *, seconds: float = 60.0) -> None:
+def until(truth: Callable[[], bool], *, seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not truth():
         assert time.monotonic() < deadline, "waited in vain"
@@ -104,7 +104,7 @@ def test_nothing_is_lost_by_kills_and_interrupts(
     os.kill(first, signal.SIGKILL)
     time.sleep(0.3)
     parent.send_signal(signal.SIGINT)
-    output, errors = parent.communicate(timeout=60)
+    output, errors = parent.communicate(timeout=240)
     assert parent.returncode == 130, errors
     assert "killed finetune seed 0: killed by SIGKILL" in output
     assert "Continue with the same command" in errors
@@ -115,7 +115,7 @@ def test_nothing_is_lost_by_kills_and_interrupts(
     until(lambda: under_way(6))
     children = processes()
     parent.kill()
-    parent.communicate(timeout=60)
+    parent.communicate(timeout=240)
     until(lambda: all(gone(child) for child in children))
     assert not any(r.is_finished for r in runs)
 

@@ -93,7 +93,7 @@ def hover(driver: Any, element: Any) -> str:
     return str(find(driver, "#tip").text)
 
 
-def wait(condition: Callable[[], Any], seconds: float = 15.0) -> None:
+def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

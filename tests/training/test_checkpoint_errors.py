@@ -20,7 +20,7 @@ RUN = ("run", "split-digits-5", "--data.first", "2", "--optim.epochs", "4", "--o
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=240)
     return process.returncode, errors
 
 

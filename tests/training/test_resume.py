@@ -73,7 +73,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     return output
 
@@ -110,7 +110,7 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_continue(
         if "epoch 2" in line:
             break
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == code
     folder = only_run(tmp_path)
     assert f"nscl resume runs/{folder.name}" in errors
