@@ -16,8 +16,12 @@ from nscl.methods import Lab, Method
 from tests.runs import nscl
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "own-method.md"
-RUN = ("run", "split-digits-5", "--method", "stayclose:StayClose", "--data.first", "2",
-       "--optim.epochs", "3", "--threads", "1")  # fmt: skip
+MINE = "stayclose:StayClose"
+
+
+def run_command(method: str = MINE, *, tasks: int = 2, epochs: int = 3) -> list[str]:
+    sizes = ["--data.first", str(tasks), "--optim.epochs", str(epochs)]
+    return ["run", "split-digits-5", "--method", method, *sizes, "--threads", "1"]
 
 
 def code() -> str:
@@ -49,9 +53,9 @@ def test_the_example_is_short() -> None:
 
 
 def test_it_runs_forgets_less_than_fine_tuning_and_shows_its_penalty(folder: Path) -> None:
-    for method in (RUN[3], "finetune"):
-        args = [method if arg == RUN[3] else "3" if arg == "2" else arg for arg in RUN]
-        status, _, errors = call(*args, "--quiet", "--out", method[:4], cwd=folder)
+    for method in (MINE, "finetune"):
+        command = run_command(method, tasks=3)
+        status, _, errors = call(*command, "--quiet", "--out", method[:4], cwd=folder)
         assert status == 0, errors
     mine, plain = result(folder, "stay"), result(folder, "fine")
     assert mine["bwt"] > plain["bwt"] + 1
@@ -62,9 +66,9 @@ def test_it_runs_forgets_less_than_fine_tuning_and_shows_its_penalty(folder: Pat
 
 
 def test_it_resumes_bit_for_bit(folder: Path) -> None:
-    status, _, errors = call(*RUN, "--quiet", "--out", "whole", cwd=folder)
+    status, _, errors = call(*run_command(), "--quiet", "--out", "whole", cwd=folder)
     assert status == 0, errors
-    process = nscl(*RUN, cwd=folder)
+    process = nscl(*run_command(), cwd=folder)
     assert process.stdout is not None
     for line in process.stdout:
         if "task 2/2" in line:
@@ -82,8 +86,7 @@ def test_it_resumes_bit_for_bit(folder: Path) -> None:
 def test_the_installed_command_finds_it_in_the_folder_one_works_in(folder: Path) -> None:
     """``python -m`` puts that folder on the path, a script does not: both commands must."""
     script = "import sys; sys.path.remove(''); from nscl.cli.app import main; main()"
-    brief = ["1" if arg in ("2", "3") else arg for arg in RUN]
-    run = [sys.executable, "-c", script, *brief]
+    run = [sys.executable, "-c", script, *run_command(tasks=1, epochs=1)]
     first = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
     (made,) = (folder / "runs").iterdir()
@@ -148,7 +151,7 @@ def test_an_option_of_ones_own_is_checked(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "stayclose", raising=False)
-    assert app.call([*RUN, *said]) == 2
+    assert app.call([*run_command(), *said]) == 2
     assert message in capsys.readouterr().err
 
 

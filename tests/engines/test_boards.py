@@ -64,7 +64,7 @@ def test_the_table_is_the_mean_and_sample_deviation_over_seeds(tmp_path: Path) -
     assert "plain " in text
     assert "76.00 ± 1.41" in text
     assert "ACC 76.5" in text
-    noted = replace(gem, notes={"images kept per class": 5})
+    noted = replace(gem, remarks=("images kept per class 5",))
     assert footnotes([noted, plain]) == ["* keeps old data", "images kept per class 5: gem"]
     assert footnotes([plain]) == []
 

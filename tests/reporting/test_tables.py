@@ -59,13 +59,16 @@ def test_pools_and_budgets_stand_beside_the_numbers(tmp_path: Path) -> None:
     make_run(tmp_path, "gem", stores="data", notes={"images kept per class": 5})
     for method in ("gd-wild", "muc-mas"):
         make_run(tmp_path, method, notes={"pool": "a_pool@32x32"})
+    make_run(tmp_path, "muc-mas", seed=1, notes={"pool": "another"})
     (section,) = sections(gather([tmp_path]).runs)
     table = make_table(section)
     assert "\nImages kept per class 5: gem.\n" in markdown([table])
     assert "\nPool a_pool@32x32: muc-mas, gd-wild.\n" in markdown([table])
     assert r"Pool a\_pool@32x32: " in latex([table])
+    assert "\nPool another: muc-mas.\n" in markdown([table])
     rows = {row["label"]: row for row in csv.DictReader(io.StringIO(csv_tables([table])))}
-    assert rows["gem"]["notes"] == "images kept per class 5"
+    assert rows["gem"]["remarks"] == "images kept per class 5"
+    assert rows["muc-mas"]["remarks"] == "pool a_pool@32x32; pool another"
 
 
 def test_csv_has_full_precision(table: Table, lab: Path) -> None:

@@ -51,5 +51,5 @@ def resume(
     finished = directory.is_finished
     result = run_experiment(config, display=choose_display(quiet=quiet, as_json=json))
     if finished and not quiet and not json:
-        print(f"{run} is finished: ACC {result.acc:.2f} %, BWT {result.bwt:+.2f}")
+        print(f"{run} is finished: ACC {result.acc:.2f} %, BWT {result.bwt:+z.2f}")
     return 0

@@ -36,7 +36,7 @@ def show(run: Path, /) -> int:
     console.print("\naccuracy on each task", _matrix_table(rows), "", sep="\n")
     state = "finished" if directory.is_finished else f"{len(rows)} tasks so far"
     console.print(
-        f"ACC {matrix.acc:.2f} %   BWT {matrix.bwt:+.2f}   forgetting {matrix.forgetting:.2f}   "
+        f"ACC {matrix.acc:.2f} %   BWT {matrix.bwt:+z.2f}   forgetting {matrix.forgetting:.2f}   "
         f"learning accuracy {matrix.learning_accuracy:.2f} %   {seconds:.1f} s   ({state})"
     )
     if directory.spectra_path.exists():

@@ -34,8 +34,8 @@ class Rule(Protocol):
         ...
 
 
-class Safe:
-    """Rules that know their noise floor, and have no released code to be taken from literally."""
+class NotLiteral:
+    """A rule without the authors' numerics: nothing of theirs to reproduce."""
 
     @property
     def literal(self) -> bool:
@@ -94,7 +94,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Energy(Safe):
+class Energy(NotLiteral):
     """Free the largest set of smallest eigenvalues whose share R of their sum is at most ``share``.
 
     >>> Energy(0.05)(torch.tensor([1.0, 2.0, 97.0]))
@@ -120,7 +120,7 @@ class Energy(Safe):
 
 
 @dataclass(frozen=True)
-class Tolerance(Safe):
+class Tolerance(NotLiteral):
     """Free what is below ``rtol`` times the largest eigenvalue: a numerical null space.
 
     >>> Tolerance(1e-3)(torch.tensor([0.001, 0.5, 1.0]))
@@ -142,7 +142,7 @@ class Tolerance(Safe):
 
 
 @dataclass(frozen=True)
-class Ridge(Safe):
+class Ridge(NotLiteral):
     """The soft projector that OWM converges to: weight ``1 / (1 + T·λ / (alpha·λ̄))``.
 
     λ̄ is the mean eigenvalue, so ``alpha`` has no unit; T counts the tasks remembered, because the

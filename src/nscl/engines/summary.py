@@ -8,7 +8,7 @@ from rich.table import Table
 
 from nscl.engines.job import Job
 from nscl.metrics import Summary, summary
-from nscl.results import Result, remarks
+from nscl.results import Result, by_remark, remarks
 
 FIGURES = ("acc", "bwt", "forgetting", "learning_accuracy", "seconds")
 HEADS = ("ACC %", "BWT", "forgetting", "learning acc. %", "seconds")
@@ -24,7 +24,7 @@ class Row:
     stores: str
     seeds: tuple[int, ...]
     figures: Mapping[str, Summary]
-    notes: Mapping[str, Any]  # which further images were used, how many old ones are kept
+    remarks: tuple[str, ...]  # which further images were used, how many old ones are kept
 
     @property
     def keeps_data(self) -> bool:
@@ -35,7 +35,7 @@ class Row:
         """Plain data."""
         figures = {name: value._asdict() for name, value in self.figures.items()}
         who = {"label": self.label, "stores": self.stores, "seeds": list(self.seeds)}
-        return {**who, **figures, "notes": dict(self.notes)}
+        return {**who, **figures, "remarks": list(self.remarks)}
 
 
 def summarise(jobs: Sequence[Job]) -> list[Row]:
@@ -47,14 +47,14 @@ def summarise(jobs: Sequence[Job]) -> list[Row]:
 
 def _row(label: str, results: list[Result]) -> Row:
     figures = {name: summary(getattr(r, name) for r in results) for name in FIGURES}
-    first = results[0]
-    return Row(label, first.stores, tuple(r.seed for r in results), figures, first.notes)
+    seeds = tuple(r.seed for r in results)
+    return Row(label, results[0].stores, seeds, figures, remarks(results))
 
 
 def footnotes(rows: Sequence[Row]) -> list[str]:
     """What must stand beside the numbers."""
     star = [FOOTNOTE] if any(row.keeps_data for row in rows) else []
-    return star + remarks((row.label, row.notes) for row in rows)
+    return star + by_remark((row.label, row.remarks) for row in rows)
 
 
 def table(rows: Sequence[Row], *, expected: Mapping[str, Mapping[str, Any]] | None = None) -> Table:

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nscl.core.projection import Projection
-from nscl.core.rules import Energy, Safe
+from nscl.core.rules import Energy, NotLiteral
 from nscl.core.spectrum import Spectrum, decompose
 
 
 @dataclass(frozen=True)
-class Unexplained(Safe):
+class Unexplained(NotLiteral):
     """Free as many directions of a residual as have ``share`` of the energy of *all* rows.
 
     >>> Unexplained(0.03, (10.0,))(torch.tensor([[1.0, 9.0]]))  # singular values 1 and 3

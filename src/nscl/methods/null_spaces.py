@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from nscl.core.projection import Projection
-from nscl.core.rules import Safe
+from nscl.core.rules import NotLiteral
 from nscl.core.spectrum import decompose
 
 
 @dataclass(frozen=True)
-class Shared(Safe):
+class Shared(NotLiteral):
     """Free the ``⌊m/2 · part⌋`` directions that two spaces of ``m`` dimensions together share most.
 
     The eigenvalues are those of the sum of two projectors, so they add up to m.

@@ -7,6 +7,7 @@ is logged stays the task's. The centre is kept, not ``ΣΩ·w*``: the difference
 products would lose in float32 what the difference of two weights keeps.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -100,7 +101,7 @@ class PenaltyOptions(Options):
     clip_norm: PositiveFloat | None = None
 
 
-class PenaltyMethod(Method):
+class PenaltyMethod(Method, ABC):
     """Learn a task while a parabola holds what earlier tasks need; subclasses say its shape.
 
     Shared parameters are the backbone's with its normalisation layers', and the one head of a
@@ -130,9 +131,9 @@ class PenaltyMethod(Method):
         if task + 1 < self.lab.tasks:
             self.remember(task)
 
+    @abstractmethod
     def remember(self, task: int) -> None:
         """Give the penalty its new shape."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it remembers of a task")
 
     def metrics(self) -> dict[str, float]:
         """The penalty now, and its largest curvature."""

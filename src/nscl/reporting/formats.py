@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from nscl.reporting.gather import Run
 from nscl.reporting.tables import KEEPS_DATA, LEGEND, Row, Table
-from nscl.results import remarks
+from nscl.results import by_remark
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -45,7 +45,7 @@ def csv_tables(tables: Iterable[Table]) -> str:
     tables = list(tables)
     columns = list({c.key: c for table in tables for c in table.columns}.values())
     names = [n for c in columns for n in ((c.key,) if c.published else (c.key, f"{c.key}_std"))]
-    head = ["benchmark", "preset", "method", "label", "stores", "seeds", *names, "notes"]
+    head = ["benchmark", "preset", "method", "label", "stores", "seeds", *names, "remarks"]
     return _csv(head, (_csv_row(table, row, names) for table in tables for row in table.rows))
 
 
@@ -86,8 +86,7 @@ def _csv_row(table: Table, row: Row, names: Sequence[str]) -> list[object]:
             numbers[f"{column.key}_std"] = cell.value.std
     section, series = table.section, row.series
     who = [section.benchmark, section.preset, series.method, series.label, series.stores, row.seeds]
-    notes = "; ".join(f"{name} {value}" for name, value in series.notes.items())
-    return [*who, *(numbers.get(name) for name in names), notes]
+    return [*who, *(numbers.get(name) for name in names), "; ".join(series.remarks)]
 
 
 def _markdown(table: Table) -> str:
@@ -123,8 +122,8 @@ def notes(table: Table) -> list[str]:
         )
     if table.section.unlike:
         told.append(f"Not alike in all rows: {', '.join(table.section.unlike)}.")
-    noted = ((row.series.label, row.series.notes) for row in table.rows)
-    return told + [f"{remark[0].upper()}{remark[1:]}." for remark in remarks(noted)]
+    noted = by_remark((row.series.label, row.series.remarks) for row in table.rows)
+    return told + [f"{line[0].upper()}{line[1:]}." for line in noted]
 
 
 def _latex(table: Table) -> str:

@@ -17,7 +17,7 @@ from nscl.reporting.missing import LeftOut, left_out
 from nscl.reporting.payload import payload
 from nscl.reporting.series import Section
 from nscl.reporting.tables import COLUMNS, make_table
-from nscl.results import Skipped
+from nscl.results import Skipped, remarks
 
 BWT = next(column for column in COLUMNS if column.key == "bwt")
 _SCRIPTS = ("scales.js", "charts.js", "table.js", "page.js")
@@ -101,5 +101,5 @@ def _run(run: Run) -> dict[str, Any]:
         "bwt": BWT.text(matrix.bwt) if matrix.tasks else "–",
         "seconds": f"{run.result.seconds:.1f}" if run.result else "–",
         "command": command(run),
-        "told": [f"{k}: {v}" for k, v in run.result.notes.items()] if run.result else [],
+        "told": list(remarks([run.result])) if run.result else [],
     }

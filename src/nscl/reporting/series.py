@@ -8,6 +8,7 @@ from typing import Any
 from nscl.metrics import Summary, summary
 from nscl.reporting.gather import Run
 from nscl.reporting.published import rank
+from nscl.results import remarks
 
 # What is looked at along the way does not make another experiment.
 _LOOKING = frozenset({"seed", "eval_each_epoch", "track_old_losses"})
@@ -40,10 +41,9 @@ class Series:
         return results[0].stores if results else None
 
     @property
-    def notes(self) -> dict[str, Any]:
-        """What must stand beside the numbers: further images used, how many old ones are kept."""
-        results = [run.result for run in self.finished if run.result is not None]
-        return {name: value for result in results for name, value in result.notes.items()}
+    def remarks(self) -> tuple[str, ...]:
+        """What must stand beside the numbers."""
+        return remarks(run.result for run in self.finished if run.result is not None)
 
     @property
     def tasks(self) -> int:

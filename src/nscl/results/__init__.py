@@ -14,7 +14,7 @@ from nscl.results.errors import (
 from nscl.results.lock import RunLock
 from nscl.results.metrics_log import MetricsLog, read_metrics
 from nscl.results.naming import config_hash, run_name, slug
-from nscl.results.remarks import remarks
+from nscl.results.remarks import by_remark, remarks
 from nscl.results.result import Result
 from nscl.results.run_directory import RunDirectory
 
@@ -31,6 +31,7 @@ __all__ = [
     "RunMismatchError",
     "Skipped",
     "WriteError",
+    "by_remark",
     "config_hash",
     "find_runs",
     "fingerprint",

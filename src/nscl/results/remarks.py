@@ -1,17 +1,23 @@
 """What a reader must know beside the numbers: the notes of results, and whose they are."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from nscl.results.result import Result
 
 
-def remarks(noted: Iterable[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """A line for every note, with the rows it is about: which further images, how many old ones.
+def remarks(results: Iterable[Result]) -> tuple[str, ...]:
+    """Every note once: which further images were used, how many old ones are kept."""
+    return tuple(dict.fromkeys(f"{k} {v}" for result in results for k, v in result.notes.items()))
 
-    >>> remarks([("gd-wild", {"pool": "digits", "coreset": 30}), ("muc-mas", {"pool": "digits"})])
+
+def by_remark(noted: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
+    """A line for every remark, with the rows it is about.
+
+    >>> by_remark([("gd-wild", ("pool digits", "coreset 30")), ("muc-mas", ("pool digits",))])
     ['pool digits: gd-wild, muc-mas', 'coreset 30: gd-wild']
     """
-    found: dict[str, dict[str, None]] = {}
-    for label, notes in noted:
-        for name, value in notes.items():
-            found.setdefault(f"{name} {value}", {})[label] = None
-    return [f"{what}: {', '.join(labels)}" for what, labels in found.items()]
+    found: dict[str, list[str]] = {}
+    for label, texts in noted:
+        for text in texts:
+            found.setdefault(text, []).append(label)
+    return [f"{text}: {', '.join(labels)}" for text, labels in found.items()]

@@ -114,13 +114,13 @@ class Lines(Quiet):
         row = "  ".join(f"{value:.1f}" for value in record["accuracies"])
         self._say(
             f"after task {record['task'] + 1}: {row}   ACC {record['acc']:.2f}  "
-            f"BWT {record['bwt']:+.2f}  ({record['seconds']:.1f} s)"
+            f"BWT {record['bwt']:+z.2f}  ({record['seconds']:.1f} s)"
         )
 
     def finish(self, result: Result) -> None:
         """The figures."""
         self._say(
-            f"ACC {result.acc:.2f} %  BWT {result.bwt:+.2f}  forgetting {result.forgetting:.2f}  "
+            f"ACC {result.acc:.2f} %  BWT {result.bwt:+z.2f}  forgetting {result.forgetting:.2f}  "
             f"{result.seconds:.1f} s"
         )
 

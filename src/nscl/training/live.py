@@ -90,7 +90,7 @@ class Live(Quiet):
         """Close the picture with the figures."""
         self.live.stop()
         self.console.print(
-            f"ACC [bold]{result.acc:.2f} %[/]  BWT [bold]{result.bwt:+.2f}[/]  "
+            f"ACC [bold]{result.acc:.2f} %[/]  BWT [bold]{result.bwt:+z.2f}[/]  "
             f"forgetting {result.forgetting:.2f}  in {result.seconds:.1f} s"
         )
 
