@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nscl.cli.app import call
+from nscl.results import config_hash
 from tests.runs import nscl
 
 QUICK = ("--data.first", "2", "--optim.epochs", "1", "--threads", "1")
@@ -41,6 +42,24 @@ def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
         best = min(best, time.perf_counter() - began)
     assert best < 1.0  # 0.3 s on an idle machine; the bound allows for a busy one
+
+
+def test_resume_begins_no_other_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder renamed, or of a version whose options meant something else, is told, not rerun."""
+    assert call(["run", "split-digits-5", *QUICK, "--quiet", "--out", str(tmp_path)]) == 0
+    (run,) = tmp_path.iterdir()
+    kept = (run / "config.json").read_text()
+    old = json.loads(kept)
+    old["config"]["options"].pop("a")
+    old["hash"] = config_hash(old["config"])
+    (run / "config.json").write_text(json.dumps(old))
+    assert call(["resume", str(run)]) == 2
+    assert "of another version of nscl, for which options.a meant" in capsys.readouterr().err
+    (run / "config.json").write_text(kept)
+    moved = run.rename(tmp_path / "mine")
+    assert call(["resume", str(moved)]) == 2
+    assert f"rename the folder to {run.name}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [moved]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from nscl.data.augment import normalise
 from nscl.methods.external import ExternalImages, PoolOptions, drawn_rows, prepared
+from nscl.training.prepare import build_config
 from tests.methods.setups import made
 
 
@@ -49,3 +51,23 @@ def test_processes_that_draw_together_draw_what_one_would(tmp_path: Path) -> Non
         torch.manual_seed(0)
         parts.append(drawn_rows(setup.method.lab, 100, 3))
     assert torch.equal(torch.stack(parts, 1).flatten(), alone)
+
+
+def test_what_auto_comes_to_stands_in_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the run has its name: on another disk, ``auto`` is another run."""
+    monkeypatch.delenv("NSCL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said = {"method": "muc-mas", "data_dir": tmp_path}
+    alone = build_config("split-digits-5", said)
+    assert alone.options["pool"] == "procedural"
+    cifar = tmp_path / "cifar-10-batches-py"
+    cifar.mkdir()
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"):
+        (cifar / name).touch()
+    beside = build_config("split-digits-5", said)
+    assert beside.options["pool"] == "cifar10"
+    assert build_config("split-digits-5", {**said, "options": alone.options}) == alone
+    asked = PoolOptions(pool="folder:mine")
+    assert asked.settled("split-digits-5", tmp_path) == asked

@@ -1,9 +1,15 @@
 """``nscl resume``: continue a run from its folder alone."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nscl.errors import NsclError
+
+if TYPE_CHECKING:
+    from nscl.results import ConfigFile
+    from nscl.training.config import RunConfig
 
 
 def resume(
@@ -38,6 +44,7 @@ def resume(
     from nscl.training.config import RunConfig, merge, validated
     from nscl.training.display import choose_display
     from nscl.training.experiment import run as run_experiment
+    from nscl.training.prepare import complete
 
     directory = RunDirectory(run)
     if not directory.config_path.exists():
@@ -45,11 +52,34 @@ def resume(
     identity = directory.identity()
     place = {k: identity.environment[k] for k in ("device", "threads") if k in identity.environment}
     said = {"data_dir": data_dir, "device": device, "threads": threads}
-    config = validated(
-        RunConfig, merge(merge(dict(identity.config), place), {**said, "out": run.parent})
-    )
+    spoken = merge(merge(dict(identity.config), place), {**said, "out": run.parent})
+    config = complete(validated(RunConfig, spoken))
+    _check_same(run, identity, config)
     finished = directory.is_finished
     result = run_experiment(config, display=choose_display(quiet=quiet, as_json=json))
     if finished and not quiet and not json:
         print(f"{run} is finished: ACC {result.acc:.2f} %, BWT {result.bwt:+z.2f}")
     return 0
+
+
+def _check_same(run: Path, written: "ConfigFile", config: "RunConfig") -> None:
+    """Anything but the very run in this folder would be begun anew, in another folder."""
+    from nscl.results import run_name
+
+    before, now = _flat(written.config), _flat(config.identity())
+    changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    if changed:
+        raise NsclError(
+            f"{run} cannot be continued: its config.json is of another version of nscl, for which "
+            f"{', '.join(changed)} meant something else; use that one, or start anew with nscl run"
+        )
+    name = run_name(
+        benchmark=config.benchmark, method=config.method, seed=config.seed, config=written.config
+    )
+    if run.resolve().name != name:
+        raise NsclError(f"{run} cannot be continued under that name: rename the folder to {name}")
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    parts = {k: v if isinstance(v, Mapping) else {"": v} for k, v in config.items()}
+    return {f"{k}.{inner}".rstrip("."): v for k, part in parts.items() for inner, v in part.items()}

@@ -77,7 +77,7 @@ def open_pool(
     if size < 1:
         raise DataError(f"a pool needs at least one image, not {size}")
     generator = torch.Generator().manual_seed(seed)
-    chosen = _choose(like, data_dir) if spec == "auto" else spec
+    chosen = choose_pool(like.name, data_dir) if spec == "auto" else spec
     if spec == "auto":
         notify(f"unlabelled pool for {like.name}: {chosen}")
     if chosen == "procedural":
@@ -86,7 +86,7 @@ def open_pool(
     if chosen.startswith(FOLDER_PREFIX):
         return _folder_pool(chosen, like, size, generator)
     names = tuple(find_dataset(part).name for part in chosen.split("+"))
-    if (own := _dataset_of(like)) in names:
+    if (own := _dataset_of(like.name)) in names:
         raise DataError(f"{own} cannot be the unlabelled pool of {like.name}: same images")
     parts = [load_dataset(name, data_dir=data_dir, notify=notify).train_images for name in names]
     share = -(-size // len(parts))
@@ -101,9 +101,10 @@ def _some(
     return adapt(torch.from_numpy(images[rows.numpy()]), shape)
 
 
-def _choose(like: TaskStream, data_dir: str | os.PathLike[str] | None) -> str:
+def choose_pool(benchmark: str, data_dir: str | os.PathLike[str] | None = None) -> str:
+    """What ``auto`` comes to for a benchmark, with the data that are on this disk."""
     roots = data_roots(data_dir)
-    for candidate in PREFERENCES[_dataset_of(like)]:
+    for candidate in PREFERENCES[_dataset_of(benchmark)]:
         parts = candidate.split("+")
         present = [name for name in parts if locate(DATASETS[name], roots) is not None]
         if present:
@@ -111,8 +112,8 @@ def _choose(like: TaskStream, data_dir: str | os.PathLike[str] | None) -> str:
     return "procedural"
 
 
-def _dataset_of(stream: TaskStream) -> str:
-    entry = BENCHMARKS.get(stream.name)
+def _dataset_of(benchmark: str) -> str:
+    entry = BENCHMARKS.get(benchmark)
     return entry.dataset if entry is not None else ""
 
 

@@ -104,7 +104,8 @@ class Tuning:
 def _record(job: Job, trial: Trial, ending: Ending | None) -> TrialRecord | None:
     if job.directory.is_finished:
         result = job.directory.result()
-        return TrialRecord(job.name, trial.point, result.acc, result.bwt, result.seconds)
+        figures = (result.acc, result.bwt, result.seconds)
+        return TrialRecord(job.name, trial.point, *figures, notes=result.notes)
     if ending is not None and ending.state == "failed":
         # A strength at which training breaks down is an answer too.
         return TrialRecord(job.name, trial.point, error=ending.error)

@@ -26,6 +26,7 @@ class TrialRecord:
     bwt: float | None = None
     seconds: float | None = None
     error: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict)  # further images used, old ones kept
 
 
 def best_trial(trials: Sequence[TrialRecord]) -> TrialRecord | None:

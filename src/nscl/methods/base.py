@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 import torch.nn.functional as F
@@ -38,6 +38,10 @@ class Options(BaseModel):
     """A method's options: validated, frozen, reachable as ``--method.NAME``."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def settled(self, benchmark: str, data_dir: Path | None) -> Self:
+        """What depends on the disk, written out: asked before the run has its name."""
+        return self
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,18 @@
 """Images that belong to no task, for methods that learn from such: opened anew for every task.
 
-Which pool it is depends on the run's options and on what is on disk; its name stands in the
-result's notes, and a run that resumes with another one is refused.
+What ``auto`` comes to is settled before the run has its name, so the pool stands in its
+configuration; in which size it was seen stands in the result's notes.
 """
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from nscl.data.pools import DEFAULT_POOL_SIZE, UnlabelledPool, open_pool
+from nscl.data.pools import DEFAULT_POOL_SIZE, UnlabelledPool, choose_pool, open_pool
 from nscl.data.tasks import Split
 from nscl.errors import NsclError
 from nscl.methods.base import Lab, Options
@@ -25,6 +27,11 @@ class PoolOptions(Options):
 
     pool: str = "auto"
     pool_size: int = Field(DEFAULT_POOL_SIZE, ge=1)  # at most so many of them
+
+    def settled(self, benchmark: str, data_dir: Path | None) -> Self:
+        """With the name of the pool that ``auto`` comes to here."""
+        pool = choose_pool(benchmark, data_dir) if self.pool == "auto" else self.pool
+        return self.model_copy(update={"pool": pool})
 
 
 class ExternalImages:

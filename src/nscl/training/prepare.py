@@ -30,5 +30,7 @@ def build_config(benchmark: str, said: Mapping[str, Any], *, file: Path | None =
 
 def complete(config: RunConfig) -> RunConfig:
     """The same configuration with every option of its method written out."""
-    options = validated(load_method(config.method).options_type, config.options, where="method.")
+    kind = load_method(config.method).options_type
+    options = validated(kind, config.options, where="method.")
+    options = options.settled(config.benchmark, config.data_dir)
     return config.model_copy(update={"options": options.model_dump(mode="json")})
