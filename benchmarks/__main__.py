@@ -9,6 +9,7 @@ from typing import get_args
 import torch
 from rich.console import Console
 
+from benchmarks.alone import alone
 from benchmarks.catalogue import chosen
 from benchmarks.figure import Figure
 from benchmarks.machine import facts
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures: list[Figure] = []
     for name, entry in entries.items():
         with progress.status(f"measuring {name} ({len(figures) + 1} of {len(entries)})"):
-            figures.append(entry.measure(watch))
+            figures.append(alone(entry.measure, watch, options.threads))
     console.print(as_table(figures))
     settings = {"clock": options.clock, "seconds": options.seconds, "full": options.full}
     save(options.json, figures, machine, settings)

@@ -21,6 +21,7 @@ def two_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         "long": Entry(lambda _: Figure("long", "", 1.0, 2.0, "s"), full=True),
     }
     monkeypatch.setattr(catalogue, "catalogue", lambda: entries)
+    monkeypatch.setattr(command, "alone", lambda measure, watch, _: measure(watch))
 
 
 def run(path: Path, *arguments: str) -> int:
