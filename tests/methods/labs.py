@@ -23,6 +23,8 @@ class Flat:
 
     lr: float = 0.1
     weight_decay: float = 0.0
+    name: str = "sgd"
+    is_plain: bool = True
 
     def backbone_lr(self, task: int) -> float:
         return self.lr

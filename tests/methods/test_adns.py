@@ -1,15 +1,24 @@
 """AdNS: its head phase, its teacher, its combined null spaces."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from nscl.methods.adns import AdNS, distillation
+from nscl.core.rules import Ratio
+from nscl.core.spectrum import decompose
+from nscl.methods import adns
+from nscl.methods.adns import AdNS, AdNSOptions, distillation
 from nscl.methods.base import Batch, Phase
 from nscl.methods.former import weights_of
+from nscl.training.config import ConfigError
+from nscl.training.experiment import run
 from nscl.training.prepare import build_config
+from nscl.training.presets import PRESETS
+from nscl.training.tuned_values import TUNABLE
 from tests.methods.projecting import (
     CONVNET,
     DOMAIN,
@@ -20,6 +29,7 @@ from tests.methods.projecting import (
     shift,
     train,
 )
+from tests.runs import small
 
 SHORT = {"head_epochs": 2}
 
@@ -87,6 +97,41 @@ def test_the_teacher_is_the_network_at_the_end_of_the_head_phase(
     true = method.lab.stream[1].train.labels
     assert (outcome.labels <= true.max()).all()  # numbers have become labels again
     method.close()
+
+
+@pytest.mark.parametrize("a_end", [None, 20.0])
+def test_the_threshold_falls_from_task_to_task(
+    a_end: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rules that three tasks are decomposed with: ``a_core``, then on towards ``a_end``."""
+    rules: list[Ratio] = []
+
+    def decomposed(dense: Tensor, rule: Ratio, **said: Any) -> Any:
+        rules.append(rule)
+        return decompose(dense, rule, **said)
+
+    monkeypatch.setattr(adns, "decompose", decomposed)
+    said = {"data": {"first": 4}, "optim": {"epochs": 1}}
+    options = {"a_core": 80.0, "a_end": a_end, "head_epochs": 1}
+    run(small("adns", tmp_path, options=options, **said))
+    last = 75.0 if a_end is None else a_end
+    expected = [80.0, 80.0 - (80.0 - last) / 3, 80.0 - (80.0 - last) * 2 / 3]
+    assert sorted({rule.a for rule in rules}, reverse=True) == pytest.approx(expected)
+
+
+def test_a_threshold_that_rises_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a_end 150 must not exceed a_core 100"):
+        build_config("split-digits-5", {"method": "adns", "options": {"a_core": 100, "a_end": 150}})
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("benchmark", ["split-cifar100-10", "split-cifar100-20", "split-digits-5"])
+def test_no_preset_or_trial_lets_it_rise(preset: str, benchmark: str) -> None:
+    for a_core in (None, *AdNS.tuning["a_core"]):
+        options = {} if a_core is None or preset not in TUNABLE else {"a_core": a_core}
+        said = {"method": "adns", "preset": preset, "options": options}
+        chosen = AdNSOptions.model_validate(build_config(benchmark, said).options)
+        assert chosen.threshold_of(8, 10) < chosen.threshold_of(0, 10) == chosen.a_core
 
 
 def test_the_accumulated_null_space_is_cut_to_what_is_shared(tmp_path: Path) -> None:

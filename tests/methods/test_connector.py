@@ -61,6 +61,20 @@ def test_both_start_from_the_last_task_and_meet(tmp_path: Path) -> None:
     setup.close()
 
 
+def test_the_third_task_weighs_its_plastic_network_by_a_third(tmp_path: Path) -> None:
+    setup = build("connector", tmp_path)
+    method = setup.method
+    assert isinstance(method, Connector)
+    method.start_task(2)
+    stable = weights_of(method.model)
+    method._plastic = {name: weight + 3 for name, weight in stable.items()}
+    method.leave_phase(2, STABLE)
+    for name, weight in weights_of(method.model).items():
+        if weight.is_floating_point():
+            assert torch.allclose(weight, stable[name] + 1, atol=1e-5), name
+    setup.close()
+
+
 def test_the_plastic_network_is_tied_to_the_previous_features(tmp_path: Path) -> None:
     moved = []
     for coefficient in (0.0, 100.0):

@@ -18,6 +18,22 @@ def test_the_threshold_rises_with_the_task_but_stays_below_one() -> None:
     assert 0.99 < options.threshold_of(20) < 1
 
 
+def test_every_task_is_explained_to_its_own_threshold(tmp_path: Path) -> None:
+    """What a basis leaves of a task's own images; an increment that is ignored leaves more."""
+    options = {"threshold": 0.5, "increment": 0.2}
+    setup = build("gpm", tmp_path, options=options, data={"first": 4})
+    method = setup.method
+    assert isinstance(method, GPM)
+    for task, most in ((0, 0.5), (1, 0.3), (2, 0.1)):
+        setup.loaders.task = task
+        train(method, task, steps=5)
+        method.end_task(task)
+        for name, spectrum in method.memory._state.spectra.items():
+            left = spectrum.weights * spectrum.eigenvalues
+            assert left.sum() <= (most + 1e-6) * spectrum.eigenvalues.sum(), (name, task)
+    setup.close()
+
+
 @pytest.mark.parametrize("name", ["gpm", "sgp"])
 def test_bases_grow_and_less_is_free(name: str, tmp_path: Path) -> None:
     first, *_, last = [m for m in metrics(name, tmp_path) if m]

@@ -43,6 +43,10 @@ def test_mega_two_values_of_the_specification(ratio: float, expected: tuple[floa
     assert found.tolist() == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_mixture_that_cancels_has_no_angle_and_no_error() -> None:
+    assert angle(torch.tensor([[1.0, -1e-16], [-1e-16, -2e-17]], dtype=torch.float64)) == 0.0
+
+
 def pair(seed: int, size: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     scales = 10 ** torch.empty(2, 1, dtype=torch.float64).uniform_(-6, 3, generator=generator)

@@ -13,11 +13,11 @@ Three additions to Adam-NSCL, as the authors' code has them (METHODS §17):
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
@@ -52,6 +52,17 @@ class AdNSOptions(Options):
     norms: Literal["ewc", "freeze", "train"] = "ewc"
     features: Literal["per_sample", "batch_mean"] = "per_sample"
     stats_augment: bool = True
+
+    @model_validator(mode="after")
+    def _tightens(self) -> Self:
+        if self.a_end is not None and self.a_end > self.a_core:
+            raise ValueError(f"a_end {self.a_end:g} must not exceed a_core {self.a_core:g}")
+        return self
+
+    def threshold_of(self, task: int, tasks: int) -> float:
+        """``a`` after a task, counted from 0, of so many."""
+        last = self.a_core * 15 / 16 if self.a_end is None else self.a_end
+        return threshold(task, tasks, first=self.a_core, last=last)
 
 
 class AdNS(Guarded):
@@ -161,9 +172,8 @@ class AdNS(Guarded):
         self, before: Projection | None, moments: Moments, task: int
     ) -> tuple[Projection, Spectrum]:
         chosen, (dense, noise) = self.choices, moments.written_out()
-        last = chosen.a_core * 15 / 16 if chosen.a_end is None else chosen.a_end
-        a = threshold(task, self.lab.tasks, first=chosen.a_core, last=last)
-        found, frame = decompose(dense, Ratio(a), noise=noise)
+        rule = Ratio(chosen.threshold_of(task, self.lab.tasks))
+        found, frame = decompose(dense, rule, noise=noise)
         vectors, weights = frame, found.weights
         if before is not None:
             now = (frame * weights[:, None]) @ frame.mT

@@ -73,7 +73,17 @@ class Phase:
 
 
 class Rates(Protocol):
-    """Learning rates and decay of the three kinds of parameters."""
+    """How weights are learned: the optimizer, rates and decay of the three kinds of parameters."""
+
+    @property
+    def name(self) -> str:
+        """Of the optimizer."""
+        ...
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a step is a rate times the gradient, and nothing else."""
+        ...
 
     @property
     def weight_decay(self) -> float:

@@ -52,7 +52,8 @@ def inner(left: Tensor, right: Tensor) -> Tensor:
 
 def angle(products: Tensor) -> float:
     """The angle in [0, π] of two vectors from their 2 × 2 Gram matrix; 0 if one of them is 0."""
-    lengths = math.sqrt(float(products[0, 0])) * math.sqrt(float(products[1, 1]))
+    # A vector that cancels may have a square just below zero.
+    lengths = math.prod(math.sqrt(max(0.0, float(products[i, i]))) for i in range(2))
     if lengths == 0:
         return 0.0
     return math.acos(max(-1.0, min(1.0, float(products[0, 1]) / lengths)))

@@ -1,9 +1,9 @@
 """What methods with an episodic memory share: its images, their gradients, its checkpoints.
 
 The memory holds equally many images per class, chosen at random when a task ends (METHODS §13:
-the same budget for GEM, A-GEM and MEGA). It is passed through the network as it is, without
-augmentation and in float32. Each image goes through the head of its own task and a mixed batch's
-loss is the mean over images, not a mean of the tasks' means.
+the same budget for GEM, A-GEM and MEGA). It is passed through the network in float32 and, unless
+asked for, without augmentation. Each image goes through the head of its own task and a mixed
+batch's loss is the mean over images, not a mean of the tasks' means.
 
 All of these methods change the *gradient*. What they promise about old tasks' losses holds to
 first order for plain SGD, without momentum or decay; under Adam they are heuristics (METHODS §20).
@@ -26,18 +26,20 @@ from nscl.data.augment import normalise
 from nscl.data.episodic import EpisodicMemory
 from nscl.errors import NsclError
 from nscl.methods.base import Batch, Lab, Method, Options, Phase
+from nscl.methods.external import prepared
 from nscl.methods.flat_gradients import flattened, gradient_of, put_gradients
 from nscl.methods.old_heads import OldHeads
 from nscl.models.norms import layers_with_statistics
 
 
 class ReplayOptions(Options):
-    """The budget, and two switches in which later work differs from the original code."""
+    """The budget, and switches in which later work differs from the original code."""
 
     per_class: PositiveInt = 25  # images kept of every class
     # Memory passes normalise with their own batch and move the running statistics (original).
     memory_bn: Literal["train", "eval"] = "train"
     old_heads: bool = True  # old heads go on learning from the memory (original), or stand still
+    augment: bool = False  # kept images pass as they are (original), or augmented like a batch
 
 
 @dataclass
@@ -134,8 +136,10 @@ class Replay(Method, ABC):
             self.memory.add(task, self.training_split(task))
 
     def notes(self) -> dict[str, Any]:
-        """The budget, beside every number."""
-        return {"images kept per class": self.memory.per_class}
+        """The budget, beside every number, and that its promise is not for this optimizer."""
+        rates = self.lab.rates
+        beyond = {} if rates.is_plain else {"heuristic": f"under {rates.name}, not plain SGD"}
+        return {"images kept per class": self.memory.per_class, **beyond}
 
     def task_gradient(self, task: int) -> Tensor:
         """The gradient of the mean loss over everything kept of one task."""
@@ -157,6 +161,8 @@ class Replay(Method, ABC):
             return self._agreed(loss, gradient_of(loss, self._learned))
 
     def _ready(self, images: Tensor) -> Tensor:
+        if self.budget.augment:
+            return prepared(self.lab, images)
         stream = self.lab.stream
         return normalise(images.to(self.lab.device), stream.mean, stream.std)
 

@@ -48,6 +48,11 @@ class Optim(Part):
         return self.lr if task == 0 or self.later_lr is None else self.later_lr
 
     @property
+    def is_plain(self) -> bool:
+        """Whether a step is a rate times the gradient: SGD without momentum or decay."""
+        return self.name == "sgd" and not self.momentum and not self.weight_decay
+
+    @property
     def heads_lr(self) -> float:
         """Rate of the current task's head."""
         return self.lr if self.head_lr is None else self.head_lr

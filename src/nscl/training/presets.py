@@ -95,7 +95,7 @@ def cpu(benchmark: str, method: str) -> Settings:
         "optim": {"name": "adam", "lr": 2e-3, "epochs": 4, "batch_size": 32, "milestones": (2, 3)},
         "threads": 1,  # two such runs side by side are faster than one on two cores
         "options": _nscl(method, a=10.0)
-        | _adns(method, benchmark, head_epochs=2)[0]
+        | _adns(method, benchmark, a_end=None, head_epochs=2)[0]  # a_core is tuned, a_end follows
         | _CPU.get(method, {}),
     }
 
@@ -107,7 +107,7 @@ def quick(benchmark: str, method: str) -> Settings:
         "optim": {"name": "adam", "lr": 1e-2, "epochs": 10, "batch_size": 16},
         "threads": 1,  # steps of a few milliseconds: a second thread costs more than it gives
         "options": _nscl(method, a=1000.0)
-        | _adns(method, benchmark, a_core=1000.0, a_end=950.0)[0]
+        | _adns(method, benchmark, a_core=1000.0, a_end=None)[0]
         | _QUICK.get(method, {}),
     }
 
