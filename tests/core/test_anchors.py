@@ -1,7 +1,7 @@
 """Norm layers held by EWC: the Fisher by its definition, many tasks in two tensors."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -211,3 +211,62 @@ def test_frozen_norm_parameters_are_not_anchored() -> None:
     memory = nscl.Memory(model)
     memory.remember([torch.randn(3, 3).double()])
     assert list(memory._state.anchors) == ["1.weight"]
+
+
+def moved(rate: float, momentum: float, *, norms: Literal["ewc", "train"]) -> tuple[Any, Tensor]:
+    """A new loss would rather have scales at zero: how far each goes, and its curvature if held."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 1)).double()
+    with torch.no_grad():
+        model[3].bias.fill_(40.0)  # a large output: its squared norm is steep
+    memory = nscl.Memory(model, norms=norms)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum)
+    memory.protect(optimizer)
+    x = torch.randn(64, 1).double()
+    memory.remember(x.split(16))
+    then = model[1].weight.detach().clone()
+    for _ in range(60):
+        optimizer.zero_grad()
+        model[1](model[0](x)).square().mean().backward()
+        optimizer.step()
+    anchor = memory._state.anchors.get("1.weight")
+    return anchor and 2 * STRENGTH * anchor.fisher, (model[1].weight - then).abs().detach()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("rate", [1e-1, 1e-2, 1e-4])
+def test_no_rate_makes_the_pull_diverge(rate: float, momentum: float) -> None:
+    curvature, held = moved(rate, momentum, norms="ewc")
+    steep = rate * curvature > 10  # an explicit step would overshoot and explode
+    assert steep.any()
+    assert (held[steep] < 0.1 * moved(rate, momentum, norms="train")[1][steep]).all()
+
+
+def test_the_pull_is_the_paper_s_where_a_step_can_carry_it_out() -> None:
+    anchor = Anchor(torch.tensor([1e-3, 1.0, 0.0]).double(), torch.zeros(3).double(), 1)
+    here = torch.ones(3).double()
+    assert anchor.gradient(here, rate=0.1).tolist() == pytest.approx([0.2, 10.0, 0.0])
+    assert anchor.gradient(here, rate=torch.tensor(0.1)).tolist() == pytest.approx([0.2, 10.0, 0.0])
+    assert anchor.gradient(here).tolist() == pytest.approx([0.2, 200.0, 0.0])
+
+
+def test_a_gradient_that_is_not_finite_names_its_parameter_and_changes_nothing() -> None:
+    class Rooted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.norm, self.out = nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.norm(self.inner(x))
+            return self.out((z * (z > 0)).sqrt())  # finite, with an infinite slope at 0
+
+    memory = nscl.Memory(Rooted())
+    with pytest.raises(FeatureError, match=r"respect to norm\.weight"):
+        memory.remember([torch.randn(8, 3)])
+    assert not memory._state.anchors
+    assert not memory._state.covariances
+
+
+def test_outputs_in_half_precision_are_summed_in_single() -> None:
+    output = torch.full((2, 300, 300), 2.0, dtype=torch.float16)
+    assert default_loss(output) == 4.0 * 300 * 300

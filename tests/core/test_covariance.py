@@ -167,6 +167,34 @@ def test_a_loud_group_does_not_drown_a_quiet_one() -> None:
     assert free(sums_of(rows), Tolerance(1e-10))[0].sum() == 0
 
 
+@pytest.mark.parametrize("rule", EVERY)
+@pytest.mark.parametrize("kind", ["offset", "scaled", "two"])
+@pytest.mark.parametrize("batch", [64, 2000])
+def test_a_loud_feature_does_not_drown_quiet_ones(rule: Any, kind: str, batch: int) -> None:
+    """A year beside ages, a bias constant beside pixels: float32 frees what float64 does."""
+    rows = torch.randn(1, 2000, 20)
+    if kind == "offset":
+        rows[..., 0] = 2000 + 10 * rows[..., 0]
+    rows[..., 0] *= 1000.0 if kind == "scaled" else 1.0
+    rows[..., :2] *= 300.0 if kind == "two" else 1.0
+    short, exact = (
+        sums_of(*rows.to(dtype).split(batch, 1), constants=1, constant=0)
+        for dtype in (torch.float32, torch.float64)
+    )
+    assert torch.allclose(free(short, rule)[0], free(exact, rule)[0], atol=1e-3)
+    assert free(short, Tolerance(1e-10))[0].sum() == free(exact, Tolerance(1e-10))[0].sum()
+
+
+@pytest.mark.parametrize("rule", EVERY)
+def test_unused_directions_are_free_beside_loud_features(rule: Any) -> None:
+    """Twenty columns, every one twice and of its own loudness: twenty directions are unused."""
+    loudness = 2.0 ** torch.randint(-8, 9, (40,))
+    rows = torch.rand(1, 3000, 20).repeat(1, 1, 2) * loudness
+    sums = sums_of(*rows.split(500, 1))
+    assert (free(sums, rule)[0] == 1).sum() >= 20
+    assert free(sums, Tolerance(1e-14))[0].sum() == 20
+
+
 def test_the_constant_of_a_bias_does_not_drown_quiet_features() -> None:
     rows = 1e-5 * torch.randn(1, 5000, 4)
     sums = sums_of(rows, constants=1, constant=0)
@@ -195,3 +223,16 @@ def test_more_tasks_or_more_of_the_same() -> None:
     assert first.plus(second, same_tasks=True).tasks == 1
     assert both.noise == max(first.noise, second.noise)
     assert both.nbytes == first.nbytes == 3 * 2 * 8
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_convolution_called_without_images(stride: int) -> None:
+    geometry = Geometry((3, 3), (stride, stride), (1, 1), ((1, 1), (1, 1)))
+    sums = RunningSums(groups=1, features=9, constants=1, device=CPU)
+    assert sums.add(Patches(torch.zeros(0, 1, 8, 8), geometry), 0)
+    assert sums.rows == 0
+    images = torch.randn(64, 1, 8, 8)
+    alone = RunningSums(groups=1, features=9, constants=1, device=CPU)
+    for some in (sums, alone):
+        assert some.add(Patches(images, geometry), 0)
+    assert torch.equal(sums.total(), alone.total())

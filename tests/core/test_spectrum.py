@@ -87,8 +87,12 @@ def test_a_dead_channel_is_free_and_freezes_nothing() -> None:
 
 
 def test_rounding_that_was_accounted_for_is_noise() -> None:
-    found, _ = decompose(diagonal(1.0, 1e-7, 0.5), Tolerance(1e-12), noise=1e-14)
+    found, _ = decompose(diagonal(1.0, 1e-7, 0.5), Tolerance(1e-12), noise=1e-7)
     assert found.weights.tolist() == [[1, 0, 0]]
+    quiet = torch.tensor([[1e-6, 1e-12, 1e-6]], dtype=torch.float64)  # exact, though small
+    found, _ = decompose(diagonal(1.0, 1e-7, 0.5), Tolerance(1e-12), noise=quiet)
+    assert found.free == 0
+    assert found.floor[0].argsort().tolist()[0] == 0
     found, _ = decompose(diagonal(1.0, 1e-7, 0.5), Tolerance(1e-12))
     assert found.free == 0
     assert found.condition == pytest.approx(1e7)

@@ -62,7 +62,7 @@ def test_second_moments_are_those_of_a_memory(keep: bool) -> None:
     for name, moments in first.items():
         dense, noise = moments.written_out()
         assert torch.equal(dense, plain._state.covariances[name].dense())
-        assert noise.shape == (len(dense), 1)
+        assert noise.shape == dense.shape[:2]
     second = memory.observe(batches[2:])
     if keep:
         plain.remember(batches[2:])

@@ -3,6 +3,10 @@
 METHODS §2.8: after each task ``F = Σ_batches B·(∂L/∂w)² / batches`` and the penalty is
 ``strength · Σ_tasks F_t (w − w*_t)²``. A sum of parabolas is a parabola: its gradient,
 ``2·strength·(ΣF · w − ΣF·w*)``, needs two tensors per parameter, exactly.
+
+A gradient step of rate η overshoots the parabola's lowest point once its curvature exceeds 1/η, and
+diverges beyond 2/η: plain SGD at an ordinary rate after a few tasks, or after one regression. There
+the curvature is taken as 1/η, the strongest pull that a step can carry out.
 """
 
 from collections.abc import Mapping
@@ -27,18 +31,23 @@ class Anchor:
     pull: Tensor
     batches: int
 
-    def gradient(self, weight: Tensor, strength: float = STRENGTH) -> Tensor:
-        """Gradient of the penalty at ``weight``, in its dtype.
+    def gradient(
+        self, weight: Tensor, strength: float = STRENGTH, *, rate: Tensor | float = 0.0
+    ) -> Tensor:
+        """Gradient of the penalty at ``weight``, in its dtype; no further than a step can go.
 
         >>> anchor = Anchor(torch.ones(1), torch.zeros(1), 1)
         >>> anchor.gradient(torch.tensor([0.5]))
         tensor([100.])
+        >>> anchor.gradient(torch.tensor([0.5]), rate=0.1)  # all the way: 0.1 · 5 = 0.5
+        tensor([5.])
         """
         fisher, pull = (t.to(weight.device, torch.float32) for t in (self.fisher, self.pull))
         if weight.dtype == torch.float64:
             fisher, pull = self.fisher.to(weight.device), self.pull.to(weight.device)
         exact = 2.0 * strength * (fisher * weight.to(fisher.dtype) - pull)
-        return exact.to(weight.dtype)
+        overshoot = (2.0 * strength * rate * fisher).clamp_min(1.0)
+        return (exact / overshoot).to(weight.dtype)
 
     def rows(self, start: int, stop: int) -> "Anchor":
         """The part that belongs to some rows of a sharded parameter."""
@@ -88,7 +97,13 @@ class FisherSums:
         gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
         for name, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:
-                self.sums[name] += samples * whole(gradient).double().cpu().square()
+                square = whole(gradient).double().cpu().square()
+                if not torch.isfinite(square).all():
+                    raise FeatureError(
+                        f"the loss of batch {self.batches} is finite, but not its gradient with "
+                        f"respect to {name}: give remember a loss=..., or use norms='freeze'"
+                    )
+                self.sums[name] += samples * square
         self.batches += 1
 
     def anchors(self) -> dict[str, Anchor]:
@@ -120,6 +135,7 @@ def default_loss(output: Any) -> Tensor:
             "norms='freeze' / 'train'"
         )
     first = tensors[0]
+    first = first.to(torch.promote_types(first.dtype, torch.float32))  # a sum that float16 lacks
     return first.square().sum() / max(1, first.shape[0] if first.ndim else 1)
 
 

@@ -1,5 +1,6 @@
 """Second moments of a layer's input rows as they are kept between passes: packed float64 sums."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -33,7 +34,7 @@ class Covariance:
     stored: Tensor | Stored  # float64
     rows: int
     tasks: int
-    noise: float = 0.0  # variance of rounding in an entry, relative to the largest on the diagonal
+    noise: float = 0.0  # variance of rounding in an entry ij, relative to C_ii·C_jj
 
     @property
     def sums(self) -> Tensor:
@@ -55,9 +56,14 @@ class Covariance:
         return unpack(self.sums) / self.rows
 
     def rounding(self, dense: Tensor, features: int) -> Tensor:
-        """Variance of the rounding in an entry of ``dense``, per group: constants have none."""
-        largest = dense.diagonal(dim1=-2, dim2=-1)[:, :features].amax(-1, keepdim=True)
-        return self.noise * largest.square()
+        """Rounding ``r [groups, d]`` of ``dense``: √(r_i·r_j) in entry ij; constants have none.
+
+        A product of two features is rounded in proportion to both, so a loud feature makes the
+        quiet ones beside it no less exact.
+        """
+        loudness = dense.diagonal(dim1=-2, dim2=-1).clone()
+        loudness[:, features:] = 0.0
+        return loudness.mul_(math.sqrt(self.noise))
 
     def plus(self, other: "Covariance", *, same_tasks: bool = False) -> "Covariance":
         """The covariance of both sets of rows together (Algorithm 2's running mean)."""

@@ -42,15 +42,13 @@ class Pull:
     @torch.no_grad()
     def lend(self, optimizer: Optimizer) -> None:
         """Add the penalty's gradient, in the scale and with the sign that ``step`` will expect."""
-        signs = {
-            id(parameter): -1.0 if group.get("maximize") else 1.0
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-        }
+        groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         for parameter, anchor in self._targets:
             own = parameter.grad
             if own is not None:
-                pull = anchor.gradient(local(parameter.detach())) * signs[id(parameter)]
+                group = groups[id(parameter)]
+                pull = anchor.gradient(local(parameter.detach()), rate=group["lr"])
+                pull = -pull if group.get("maximize") else pull
                 parameter.grad = own.clone()
                 lent = local(parameter.grad)
                 lent.add_(_scaled(pull, optimizer))

@@ -71,7 +71,7 @@ class RunningSums:
 
     @property
     def noise(self) -> float:
-        """Variance of the rounding in an entry, relative to the largest on the diagonal."""
+        """Variance of the rounding in an entry ij, relative to the diagonal's ii and jj."""
         self._stop_waiting()
         energy, error, variance = self._diagonal
         alive = energy > 0
@@ -85,6 +85,8 @@ class RunningSums:
         if isinstance(seen, Rows):
             chunks = self._here(seen.values).split(ROWS, dim=1)
             return all([self._add_rows(c, partial(_energy, c, (1,)), constant) for c in chunks])
+        if len(seen.images) == 0:
+            return True  # called without an image, as a head for regions of which there are none
         here = Patches(self._here(seen.images), seen.geometry)
         if is_cheaper(here):
             return self._add_lagged(here, constant)

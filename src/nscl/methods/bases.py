@@ -137,4 +137,4 @@ def told(frame: Tensor, covariance: Tensor, projection: Projection) -> Spectrum:
     projection.to(device=kept.device, dtype=kept.dtype).apply_(kept)
     weights = (kept * frame.mT).sum(-1).clamp(0.0, 1.0)
     energies, order = ((covariance @ frame) * frame).sum(-2).clamp_min(0.0).sort(-1)
-    return Spectrum(energies, weights.gather(-1, order), torch.zeros_like(energies[:, :1]))
+    return Spectrum(energies, weights.gather(-1, order), torch.zeros_like(energies))
