@@ -14,6 +14,7 @@ from nscl.methods.distillation import (
     softened_cross_entropy,
     softened_kl,
 )
+from tests.methods.labs import OperationCount
 
 OLD = torch.tensor([2.0, 0.0], dtype=torch.float64)
 T = 2.0
@@ -105,6 +106,27 @@ def test_every_head_has_a_softmax_of_its_own() -> None:
     before, after = (kl_per_head(s, teacher, (3, 3), temperature=T) for s in (student, shifted))
     assert float(before) == pytest.approx(float(after), abs=1e-12)
     assert float(softened_kl(shifted, teacher, temperature=T).mean()) > float(before) + 0.1
+
+
+def test_heads_of_unequal_width_have_the_gradient_written_out() -> None:
+    """And not one operation more for more of them."""
+    student, teacher = rows(2, 5, [2, 4, 1, 3])
+    student.requires_grad_()
+    kl_per_head(student, teacher, (2, 4, 1, 3), temperature=T).backward()
+    p, q = (
+        torch.cat([(part / T).softmax(1) for part in z.detach().split([2, 4, 1, 3], 1)], 1)
+        for z in (student, teacher)
+    )
+    assert student.grad is not None
+    assert torch.allclose(student.grad, (p - q) / T / 5, atol=1e-14)
+
+    counts = []
+    for sizes in ([2, 4], [2, 4, 1, 3, 5, 2, 2, 4]):
+        student, teacher = rows(3, 5, sizes)
+        with OperationCount() as operations:
+            kl_per_head(student.requires_grad_(), teacher, sizes, temperature=T).backward()
+        counts.append(operations.count)
+    assert counts[0] == counts[1]
 
 
 def test_a_target_with_zeros_is_no_trap() -> None:

@@ -9,7 +9,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nscl.methods.base import Phase
 from nscl.methods.lwf import LwF
+from nscl.training.device import Ranks
 from nscl.training.experiment import run
+from nscl.training.setup import Setup
+from tests.methods.labs import stream
 from tests.methods.setups import batch_of, frozen, made, moved, train
 from tests.runs import small
 
@@ -22,12 +25,14 @@ def lwf(tmp_path: Path, **said: object) -> tuple[object, LwF]:
     return setup, setup.method
 
 
+@pytest.mark.parametrize("over_heads", ["sum", "mean"])
 @pytest.mark.parametrize("freeze", [False, True])
-def test_the_loss_is_the_one_written_out(freeze: bool, tmp_path: Path) -> None:
-    options = {"strength": 0.7, "freeze_old_heads": freeze}
-    setup, method = lwf(tmp_path, options=options)
+def test_the_loss_is_the_one_written_out(freeze: bool, over_heads: str, tmp_path: Path) -> None:
+    options = {"strength": 0.7, "freeze_old_heads": freeze, "over_heads": over_heads}
+    setup, method = lwf(tmp_path, options={**options, "temperature": 3.0})
     setup.model.double()
     method.start_task(2)
+    optimizer = method.optimizer(2, Phase())
     with torch.no_grad():
         for parameter in setup.model.backbone.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
@@ -40,14 +45,18 @@ def test_the_loss_is_the_one_written_out(freeze: bool, tmp_path: Path) -> None:
             for row, label in zip(logits, batch.labels.tolist(), strict=True)
         )
         for head in range(2):
-            old = (method.teacher(batch.images, head) / 2).softmax(1)
-            new = (setup.model(batch.images, head) / 2).softmax(1)
-            truth += 0.7 * float((old * (old / new).log()).sum())
+            old = (method.teacher(batch.images, head) / 3).softmax(1)
+            new = (setup.model(batch.images, head) / 3).softmax(1)
+            share = 0.7 if over_heads == "sum" else 0.7 / 2
+            truth += share * float((old * (old / new).log()).sum())
     assert found.item() == pytest.approx(truth / len(logits), rel=1e-10)
     assert method.metrics()["kd"] > 1e-4
+    before = frozen(setup.model.state_dict())
     found.backward()
-    gradients = [setup.model.head(head).weight.grad is not None for head in range(3)]
-    assert gradients == [not freeze, not freeze, True]
+    optimizer.step()
+    changed = moved(before, setup.model.state_dict())
+    moving = [f"heads.{head}.weight" in changed for head in range(3)]
+    assert moving == [not freeze, not freeze, True]
 
 
 def test_warming_up_touches_the_new_head_only(tmp_path: Path) -> None:
@@ -109,15 +118,31 @@ class Counter(TorchDispatchMode):
 
 
 def test_a_step_makes_as_many_operations_whatever_the_number_of_heads(tmp_path: Path) -> None:
+    """Also with heads of unequal width."""
     counts = []
-    setup, method = lwf(tmp_path, data={"first": 5})
-    for task in (1, 4):
+    setup = Setup.build(
+        small("lwf", tmp_path, data={"first": 6}), Ranks(), stream=stream([2, 3, 2, 4, 2, 3])
+    )
+    method = setup.method
+    for task in (2, 5):
         method.start_task(task)
-        batch = batch_of(setup, task)
+        optimizer, batch = method.optimizer(task, Phase()), batch_of(setup, task)
         with Counter() as counter:
-            method.loss(batch, Phase())
+            method.loss(batch, Phase()).loss.backward()
+            optimizer.step()
+        method.leave_phase(task, Phase())
         counts.append(counter.count)
     assert counts[0] == counts[1]
+
+
+def test_heads_of_their_own_after_a_phase(tmp_path: Path) -> None:
+    setup, method = lwf(tmp_path)
+    method.start_task(2)
+    train(setup, 2, Phase())
+    stack = method._heads.stacked(2)
+    assert stack.weight.data_ptr() == setup.model.head(0).weight.data_ptr()
+    method.leave_phase(2, Phase())
+    assert stack.weight.data_ptr() != setup.model.head(0).weight.data_ptr()
 
 
 def test_one_copy_of_the_network_is_kept(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ from nscl.training.interrupt import InterruptedRunError
 from tests.runs import small
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "joint": {},
     "lwf": {"warmup_epochs": 2},
     "muc-mas": {"pool": "procedural", "pool_size": 100, "side_epochs": 2, "strength": 0.1},
     "gd-wild": {"pool": "procedural", "pool_size": 300, "budget": 30, "finetune_share": 0.5},
 }
 PHASES = [
+    ("joint", "train"),
     ("lwf", "warmup"),
     ("lwf", "train"),
     ("muc-mas", "train"),

@@ -9,6 +9,7 @@ it, is left to the caller: LwF has none, global distillation has it (METHODS §9
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -53,17 +54,31 @@ def kl_per_head(
     >>> kl_per_head(torch.zeros(1, 4), old, (2, 2), temperature=2.0)
     tensor(0.2219)
     """
-    pairs = zip(_blocks(student, sizes), _blocks(teacher, sizes), strict=True)
-    losses = [softened_kl(ours, theirs, temperature=temperature) for ours, theirs in pairs]
-    total = sum((loss.sum(1).mean() for loss in losses), start=student.new_zeros(()))
+    if len(set(sizes)) == 1:
+        ours, theirs = (z.view(len(z), len(sizes), sizes[0]) for z in (student, teacher))
+        losses = softened_kl(ours, theirs, temperature=temperature)
+    else:
+        losses = _padded_kl(student, teacher, sizes, temperature)
+    total = losses.sum(1).mean()
     return total if over_heads == "sum" else total / len(sizes)
 
 
-def _blocks(logits: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Cut into ``[samples, heads, classes]``: in one piece where all heads are equally wide.
+def _padded_kl(
+    student: Tensor, teacher: Tensor, sizes: Sequence[int], temperature: float
+) -> Tensor:
+    """KL ``[samples, heads]`` of heads that differ in width, each filled up to the widest.
 
-    One softmax for all heads keeps the cost of a step from growing with their number.
+    One softmax for all of them: a loop would make steps dearer with every head.
     """
-    if len(set(sizes)) == 1:
-        return [logits.view(len(logits), len(sizes), sizes[0])]
-    return [part.unsqueeze(1) for part in logits.split(list(sizes), dim=1)]
+    classes = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]  # [heads, widest]
+    columns = classes.flatten().nonzero().squeeze(1).to(student.device)
+    padding = ~classes.to(student.device)
+    answer, target = (_padded(z / temperature, columns, padding) for z in (student, teacher))
+    return F.kl_div(answer, target, reduction="none", log_target=True).sum(-1)
+
+
+def _padded(logits: Tensor, columns: Tensor, padding: Tensor) -> Tensor:
+    """Log probabilities ``[samples, heads, widest]``; 0, which adds nothing, for the padding."""
+    room = logits.new_full((len(logits), padding.numel()), -torch.inf)
+    wide = room.index_copy(1, columns, logits).view(len(logits), *padding.shape)
+    return wide.log_softmax(-1).masked_fill(padding, 0.0)

@@ -28,6 +28,7 @@ from nscl.methods.distillation import kl_from, softened_kl
 from nscl.methods.gd_sources import Mixed, SourceOptions, Sources
 from nscl.methods.global_distillation import ensemble_target, unsureness
 from nscl.methods.meter import Meter
+from nscl.methods.old_heads import LearningHeads
 from nscl.methods.teachers import (
     features_at_rest,
     frozen_copy,
@@ -62,6 +63,7 @@ class GDWild(Method):
         self.previous: TaskModel | None = None
         self.current: TaskModel | None = None
         self.meter = Meter()
+        self._heads = LearningHeads(lab.model)
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Teacher, network, heads; the first task has no one to learn from."""
@@ -85,6 +87,7 @@ class GDWild(Method):
         if phase.name == "init":
             return self.lab.make_optimizer(self._groups(self._learner(), task, (task,)))
         groups = self._groups(self.model, task, range(task + 1))
+        groups[0] = {**groups[0], "params": self._heads.stacked(task + 1).parameters}
         if phase.name == "finetune":
             head = groups[0]
             groups = [{**head, "lr": head["lr"] * self.choices.finetune_rate}]
@@ -114,7 +117,7 @@ class GDWild(Method):
         finetune = phase.name == "finetune"
         images, backbone = mixed.images, self.model.backbone
         features = features_at_rest(backbone, images) if finetune else backbone(images)
-        answer = head_logits(self.model, features, range(batch.task + 1))
+        answer = self._heads.stacked(batch.task + 1).logits(features)
         with torch.no_grad():
             old = head_logits(self.previous, self.previous.backbone(images), range(batch.task))
             new = self.current(images, batch.task)
@@ -155,6 +158,10 @@ class GDWild(Method):
         loss: Tensor = g1 + self.choices.strength * kd
         return loss
 
+    def leave_phase(self, task: int, phase: Phase) -> None:
+        """Give the heads back to themselves."""
+        self._heads.release()
+
     def end_task(self, task: int) -> None:
         """Make room for the new classes in the coreset."""
         self.sources.keep(task)
@@ -194,3 +201,7 @@ class GDWild(Method):
         if self.current is not None:
             self.current.load_state_dict(state["current"])
         self.meter.load_state_dict(state["meter"])
+
+    def close(self) -> None:
+        """Leave the network as any other."""
+        self._heads.release()

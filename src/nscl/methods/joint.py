@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 from nscl.data.tasks import Split
 from nscl.methods.base import Batch, Lab, Method, Options, Outcome, Phase
+from nscl.methods.old_heads import LearningHeads
 
 
 class JointOptions(Options):
@@ -20,6 +21,7 @@ class Joint(Method):
 
     A mixed batch sends every sample to its own head; the loss is the mean over samples. To carry
     the task through the loader, the label of class c of task t is numbered through over all tasks.
+    Heads learn as one layer: one that a batch shows nothing of has a gradient of zero, not none.
     """
 
     options_type = JointOptions
@@ -30,6 +32,7 @@ class Joint(Method):
         sizes = torch.tensor([0, *lab.stream.classes_per_task[:-1]])
         self._offsets = sizes.cumsum(0)
         self._initial = {k: v.clone() for k, v in lab.model.state_dict().items()}
+        self._heads = LearningHeads(lab.model)
 
     def start_task(self, task: int) -> None:
         """Forget everything first, if asked to start from scratch."""
@@ -53,23 +56,22 @@ class Joint(Method):
         """All heads up to this task learn."""
         groups = super().parameter_groups(task)
         if self.lab.stream.scenario == "task":
-            heads = [p for i in range(task + 1) for _, p in self.model.head_parameters(i)]
-            groups[1] = {**groups[1], "params": heads}
+            groups[1] = {**groups[1], "params": self._heads.stacked(task + 1).parameters}
         return groups
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
-        """Route each sample to its own head."""
+        """Route each sample to its own head; classes of all others are out of its reach."""
         if self.lab.stream.scenario != "task":
             return super().loss(batch, phase)
         features = self.model.backbone(batch.images)
         tasks = torch.bucketize(batch.labels, self._offsets.to(batch.labels.device), right=True) - 1
-        losses, hits = [], torch.zeros_like(batch.labels)
-        for task in tasks.unique().tolist():
-            mine = tasks == task
-            logits = self.model.head(task)(features[mine])
-            labels = batch.labels[mine] - self._offset(task)
-            losses.append(F.cross_entropy(logits, labels, reduction="sum"))
-            hits[mine] = (logits.argmax(1) == labels).to(hits.dtype)
-        loss = torch.stack(losses).sum() / len(batch.labels)
-        # Hits are told as two-class logits, because heads may differ in width.
-        return Outcome(loss, F.one_hot(hits, 2).float(), torch.ones_like(hits))
+        logits = self._heads.stacked(batch.task + 1).own_logits(features, tasks)
+        return Outcome(F.cross_entropy(logits, batch.labels), logits, batch.labels)
+
+    def leave_phase(self, task: int, phase: Phase) -> None:
+        """Give the heads back to themselves."""
+        self._heads.release()
+
+    def close(self) -> None:
+        """Leave the network as any other."""
+        self._heads.release()

@@ -3,7 +3,8 @@
 ``loss = CE(new head) + strength · Σ_heads KL(teacher ‖ network)``, both softened by T = 2, without
 the factor T². The teacher is the network as the last task left it, in eval mode, on the very same
 augmented images. Of old tasks nothing is kept but that one copy. A new head is warmed up alone
-first, on a backbone that stands still, running statistics included.
+first, on a backbone that stands still, running statistics included. All old heads are asked at
+every step, in one product each for network and teacher.
 
 For the task scenario only: with one head for all tasks the old answer and the new label of the same
 image contradict each other, and distillation forgets as much as fine-tuning while learning less.
@@ -21,6 +22,7 @@ from torch.optim import Optimizer
 from nscl.methods.base import Batch, Lab, Method, Options, Outcome, Phase
 from nscl.methods.distillation import kl_per_head
 from nscl.methods.meter import Meter
+from nscl.methods.old_heads import LearningHeads
 from nscl.methods.teachers import features_at_rest, frozen_copy, head_logits, network_bytes
 from nscl.models.heads import TaskModel
 
@@ -47,6 +49,7 @@ class LwF(Method):
         self.choices = options
         self.teacher: TaskModel | None = None
         self.meter = Meter()
+        self._heads = LearningHeads(lab.model)
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Warm-up of a head that joins others, then everything together."""
@@ -72,7 +75,7 @@ class LwF(Method):
         groups = super().parameter_groups(task)
         if self.choices.freeze_old_heads or task == 0:
             return groups
-        old = [p for i in range(task) for _, p in self.model.head_parameters(i)]
+        old = self._heads.stacked(task).parameters
         return [*groups, {"params": old, "lr": self.lab.rates.heads_lr, "weight_decay": 0.0}]
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
@@ -93,9 +96,11 @@ class LwF(Method):
         old = range(batch.task)
         with torch.no_grad():
             target = head_logits(teacher, teacher.backbone(batch.images), old)
-        # Frozen heads are the teacher's own: the network's would collect gradients for nothing.
-        holder = teacher if self.choices.freeze_old_heads else self.model
-        answer = head_logits(holder, features, old)
+        if self.choices.freeze_old_heads:
+            # They are the teacher's own; the network's would collect gradients for nothing.
+            answer = head_logits(teacher, features, old)
+        else:
+            answer = self._heads.stacked(batch.task).logits(features)
         return kl_per_head(
             answer,
             target,
@@ -103,6 +108,10 @@ class LwF(Method):
             temperature=self.choices.temperature,
             over_heads=self.choices.over_heads,
         )
+
+    def leave_phase(self, task: int, phase: Phase) -> None:
+        """Give old heads back to themselves."""
+        self._heads.release()
 
     def metrics(self) -> dict[str, float]:
         """Mean distillation loss of the epoch, before its strength, beside the cross entropy."""
@@ -129,3 +138,7 @@ class LwF(Method):
     def load_epoch_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
         self.meter.load_state_dict(state)
+
+    def close(self) -> None:
+        """Leave the network as any other."""
+        self._heads.release()

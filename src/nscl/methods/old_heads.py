@@ -1,8 +1,8 @@
-"""The heads of all old tasks as one wide layer: a mixed batch in one multiplication.
+"""The heads of the first so many tasks as one wide layer: all of them in one multiplication.
 
 A loop over heads would make every step dearer with every task, and so would an optimizer that
 holds two small tensors per head. Here the heads' weights lie one below the other in one tensor;
-each sample's softmax runs over the rows of its own head.
+in a mixed batch each sample's softmax runs over the rows of its own head.
 """
 
 import torch
@@ -39,16 +39,29 @@ class OldHeads:
             self._share(widths.tolist())
 
     @property
+    def tasks(self) -> int:
+        """Of how many tasks."""
+        return len(self._starts)
+
+    @property
     def parameters(self) -> list[nn.Parameter]:
         """What an optimizer moves to move the heads; nothing if they do not learn."""
         return [self.weight, self.bias] if self.weight.requires_grad else []
 
+    def logits(self, features: Tensor) -> Tensor:
+        """What all heads say about every sample, side by side: ``[samples, Σ classes]``."""
+        return F.linear(features, self.weight, self.bias)
+
+    def own_logits(self, features: Tensor, tasks: Tensor) -> Tensor:
+        """The same with −∞ wherever a head is not that of the sample's task."""
+        foreign = self._owners != tasks.to(self._owners.device)[:, None]
+        return self.logits(features).masked_fill(foreign, -torch.inf)
+
     def loss(self, features: Tensor, labels: Tensor, tasks: Tensor) -> Tensor:
         """Cross entropy, each sample within its own head; the mean over samples."""
-        logits = F.linear(features, self.weight, self.bias)
-        foreign = self._owners != tasks.to(self._owners.device)[:, None]
+        logits = self.own_logits(features, tasks)
         columns = labels.to(logits.device) + self._starts[tasks.to(self._starts.device)]
-        return F.cross_entropy(logits.masked_fill(foreign, -torch.inf), columns)
+        return F.cross_entropy(logits, columns)
 
     def release(self) -> None:
         """Give the heads memory of their own; their values stay."""
@@ -62,3 +75,27 @@ class OldHeads:
         )
         for head, weight, bias in parts:
             head.weight.data, head.bias.data = weight, bias
+
+
+class LearningHeads:
+    """The one stack of heads that a method trains: made when asked for, released between phases.
+
+    A resumed run, or a step without an optimizer, finds the heads wherever the network has them.
+    """
+
+    def __init__(self, model: TaskModel) -> None:
+        self._model = model
+        self._stack: OldHeads | None = None
+
+    def stacked(self, tasks: int) -> OldHeads:
+        """The heads of the first so many tasks, the same object until they are released."""
+        if self._stack is None or self._stack.tasks != tasks:
+            self.release()
+            self._stack = OldHeads(self._model, tasks, learn=True)
+        return self._stack
+
+    def release(self) -> None:
+        """Give the heads memory of their own."""
+        if self._stack is not None:
+            self._stack.release()
+        self._stack = None
