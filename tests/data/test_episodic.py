@@ -105,6 +105,21 @@ def test_shrinking_keeps_classes_equal() -> None:
             memory.shrink(wrong)
 
 
+def test_trimming_keeps_the_first_of_every_class() -> None:
+    memory, _ = filled()
+    before = {index: memory.task(index) for index in memory.tasks}
+    memory.trim({0: [3, 1], 1: [0, 2, 3]})
+    assert [torch.bincount(memory.task(index).labels).tolist() for index in (0, 1)] == [
+        [3, 1],
+        [0, 2, 3],
+    ]
+    for index, was in before.items():
+        for label in set(memory.task(index).labels.tolist()):
+            kept = memory.task(index).images[memory.task(index).labels == label]
+            assert torch.equal(kept, was.images[was.labels == label][: len(kept)])
+    assert memory.sample(100)[2].bincount().tolist() == [4, 5]
+
+
 def test_state_goes_through_a_file_without_pickled_code() -> None:
     memory, _ = filled()
     file = io.BytesIO()

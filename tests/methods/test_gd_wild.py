@@ -8,8 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nscl.data.augment import normalise
 from nscl.errors import NsclError
 from nscl.methods.base import Phase
+from nscl.methods.external import ExternalImages
+from nscl.methods.gd_sources import SourceOptions, Sources
 from nscl.methods.gd_wild import GDWild
 from nscl.methods.global_distillation import (
     choose_external,
@@ -18,7 +21,11 @@ from nscl.methods.global_distillation import (
     unsureness,
     weight_table,
 )
+from nscl.training.device import Ranks
 from nscl.training.experiment import run
+from nscl.training.optimizers import set_rates
+from nscl.training.setup import Setup
+from tests.methods.labs import lab, stream
 from tests.methods.setups import batch_of, frozen, made, moved, train
 from tests.runs import small
 
@@ -156,13 +163,13 @@ def test_a_step_mixes_old_and_external_images_in(tmp_path: Path) -> None:
     setup, method = at_task(2, tmp_path)
     batch = batch_of(setup, 2, 100)
     mixed = method.sources.mix(batch)
-    old = round(100 * 28 / len(setup.stream[2].train))  # 7 images of each of 4 classes
+    old = round(100 * 30 / len(setup.stream[2].train))  # the whole budget, over 4 classes
     assert mixed.labelled == 100 + old
     assert len(mixed.images) == len(mixed.labels) == 2 * mixed.labelled
     assert set(mixed.labels[:100].tolist()) == {4, 5}
     assert set(mixed.labels[100 : mixed.labelled].tolist()) <= {0, 1, 2, 3}
     assert set(mixed.labels[mixed.labelled :].tolist()) == {6}
-    assert method.sources.counts(2).sum() == pytest.approx(len(setup.stream[2].train) + 28)
+    assert method.sources.counts(2).sum() == pytest.approx(len(setup.stream[2].train) + 30)
 
 
 def test_only_the_teacher_learns_in_init(tmp_path: Path) -> None:
@@ -200,6 +207,52 @@ def test_the_first_task_trains_the_network_itself(tmp_path: Path) -> None:
     assert "backbone.layers.0.weight" in moved(before, setup.model.state_dict())
 
 
+@pytest.mark.parametrize("pool", ["procedural", "none"])
+def test_the_teacher_is_told_to_be_unsure_of_old_and_external_images(
+    pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """METHODS §11.1 written out: KL(U ‖ C) over everything that is not of the task."""
+    setup, method = at_task(2, tmp_path, options={"pool": pool, "confidence": 0.6})
+    batch = batch_of(setup, 2, 64)
+    mixed = method.sources.mix(batch)
+    monkeypatch.setattr(method.sources, "mix", lambda _: mixed)
+    old = mixed.labelled - 64
+    external = len(mixed.images) - mixed.labelled
+    assert old > 0
+    assert (external > 0) == (pool != "none")
+    entropy = unsure = 0.0
+    for row, image in enumerate(mixed.images):
+        with torch.no_grad():
+            p = method.current(image[None], 2)[0].double().softmax(0).tolist()
+        if row < 64:
+            entropy -= math.log(p[int(batch.labels[row])]) / 64
+        else:
+            kl = sum(math.log((1 / len(p)) / value) / len(p) for value in p)
+            unsure += kl / (old + external)
+    found = method.loss(batch, Phase("init")).loss.item()
+    assert found == pytest.approx(entropy + 0.6 * unsure, rel=1e-5)
+    assert method.metrics()["confidence"] == pytest.approx(unsure, rel=1e-4)
+
+
+def test_heads_are_balanced_at_their_own_rate(tmp_path: Path) -> None:
+    """One plain step moves every head by finetune_rate · rate · gradient, and nothing else."""
+    optim = {"name": "sgd", "momentum": 0.0, "lr": 0.05, "epochs": 4}
+    setup, method = at_task(1, tmp_path, options={"finetune_rate": 0.3}, optim=optim)
+    finetune = method.phases(1)[-1]
+    optimizer = method.optimizer(1, finetune)
+    set_rates(optimizer, setup.loaders.config.optim, 0, finetune.epochs)
+    before = frozen(setup.model.state_dict())
+    method.loss(batch_of(setup, 1), finetune).loss.backward()
+    weight, bias = (p.grad for group in optimizer.param_groups for p in group["params"])
+    optimizer.step()
+    after = setup.model.state_dict()
+    for kind, gradient in (("weight", weight), ("bias", bias)):
+        names = [f"heads.{head}.{kind}" for head in range(2)]
+        step = torch.cat([after[name] - before[name] for name in names])
+        assert torch.allclose(step, -0.3 * 0.05 * gradient, rtol=1e-4, atol=1e-8)
+        assert gradient.abs().max() > 1e-3
+
+
 def test_ninety_ten(tmp_path: Path) -> None:
     _, method = gd(tmp_path, optim={"epochs": 20})
     assert [(p.name, p.epochs) for p in method.phases(1)] == [
@@ -230,16 +283,84 @@ def test_a_teacher_sure_beyond_float32_breaks_nothing(tmp_path: Path) -> None:
 
 
 def test_the_coreset_keeps_its_budget_equal_per_class(tmp_path: Path) -> None:
-    _, method = gd(tmp_path)
-    for task, each in enumerate((15, 7, 5)):
+    """All of it: what is left over goes to the newest classes (METHODS §11.4)."""
+    _, method = gd(tmp_path, options={"budget": 32})
+    for task, each in enumerate(([16, 16], [8, 8, 8, 8], [5, 5, 5, 5, 6, 6])):
         method.sources.keep(task)
         coreset = method.sources.coreset
         assert coreset is not None
-        for index in range(task + 1):
-            assert torch.bincount(coreset.task(index).labels).tolist() == [each, each]
-        assert len(coreset) <= 30
+        kept = [torch.bincount(coreset.task(index).labels) for index in range(task + 1)]
+        assert torch.cat(kept).tolist() == each
+        assert len(coreset) == 32
     with pytest.raises(NsclError, match="5 images cannot hold one of each of 6 classes"):
         gd(tmp_path, options={"budget": 5})
+
+
+@given(budget=st.integers(12, 60), widths=st.lists(st.integers(1, 3), min_size=1, max_size=4))
+def test_a_shrinking_coreset_fills_every_budget(budget: int, widths: list[int]) -> None:
+    """With images enough, not one place is left empty and no image comes back."""
+    room = lab(widths)
+    room.stream = stream(widths, images=200)
+    sources = Sources(room, SourceOptions(pool="none", budget=budget))
+    before: set[bytes] = set()
+    for task in range(len(widths)):
+        sources.keep(task)
+        assert sources.coreset is not None
+        kept = [pixels(sources.coreset.task(i).images) for i in range(task + 1)]
+        assert sum(map(len, kept)) == budget
+        counts = [torch.bincount(sources.coreset.task(i).labels) for i in range(task + 1)]
+        assert torch.cat(counts).tolist() == slow_shares(budget, sum(widths[: task + 1]))
+        assert set().union(*kept[:-1]) <= before
+        before = set().union(*kept)
+
+
+def slow_shares(budget: int, classes: int) -> list[int]:
+    """One image after the other, round by round, the newest class first."""
+    found = [0] * classes
+    for number in range(budget):
+        found[classes - 1 - number % classes] += 1
+    return found
+
+
+def pixels(images: torch.Tensor) -> set[bytes]:
+    return {image.numpy().tobytes() for image in images}
+
+
+@pytest.mark.parametrize(("name", "value"), [("random_share", 0.5), ("rank_by", "probability")])
+def test_choices_among_no_external_images_are_refused(
+    name: str, value: object, tmp_path: Path
+) -> None:
+    with pytest.raises(NsclError, match=f"{name}={value} would change nothing.*pool=none"):
+        gd(tmp_path, options={"pool": "none", name: value})
+    gd(tmp_path, options={"pool": "none", "random_share": 0.7, "rank_by": "logit"})
+
+
+@pytest.mark.parametrize("rank_by", ["logit", "probability"])
+def test_the_previous_network_picks_its_share_of_this_tasks_pool(
+    rank_by: str, tmp_path: Path
+) -> None:
+    """Every image of the pool asked one by one: the best three of each old class are taken."""
+    options = {**OPTIONS, "budget": 10, "random_share": 0.5, "rank_by": rank_by}
+    tiny = stream([2, 3, 2], images=20)
+    setup = Setup.build(small("gd-wild", tmp_path, options=options), Ranks(), stream=tiny)
+    method = setup.method
+    assert isinstance(method, GDWild)
+    for old in range(2):
+        method.sources.keep(old)
+    method.start_task(2)
+    choices = SourceOptions(**options)
+    pools = [ExternalImages(method.lab, choices).of_task(task).images for task in (0, 2)]
+    scores = []
+    with torch.no_grad():
+        for image in pools[1]:
+            seen = normalise(image[None], tiny.mean, tiny.std)
+            logits = torch.cat([method.previous(seen, task) for task in range(2)], 1)[0]
+            scores.append(logits if rank_by == "logit" else logits.softmax(0))
+    best = torch.stack(scores).topk(3, dim=0).indices.flatten().unique()
+    chosen = pixels(method.sources.external)
+    assert len(method.sources.external) == 20 + 10
+    assert pixels(pools[1][best]) <= chosen <= pixels(pools[1])
+    assert not chosen & pixels(pools[0])
 
 
 @pytest.mark.parametrize("rank_by", ["logit", "probability"])

@@ -1,6 +1,6 @@
 """A few images of old tasks for the methods that may keep some: uint8, equally many per class."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -91,11 +91,11 @@ class EpisodicMemory:
         if not 1 <= per_class <= self.per_class:
             raise DataError(f"cannot shrink from {self.per_class} to {per_class} images per class")
         self.per_class = per_class
-        tasks = {}
-        for index, split in self._tasks.items():
-            classes = sorted(set(split.labels.tolist()))
-            rows = [torch.where(split.labels == label)[0][:per_class] for label in classes]
-            tasks[index] = split.select(torch.cat(rows))
+        self._keep({i: _first(split, lambda _: per_class) for i, split in self._tasks.items()})
+
+    def trim(self, counts: Mapping[int, Sequence[int]]) -> None:
+        """Keep at most ``counts[task][label]`` images: for budgets that leave a remainder."""
+        tasks = {i: _first(split, counts[i].__getitem__) for i, split in self._tasks.items()}
         self._keep(tasks)
 
     def state_dict(self) -> dict[str, Any]:
@@ -150,3 +150,10 @@ class EpisodicMemory:
         labels = self.task(task_index).labels
         start = int(labels.storage_offset())
         return start, start + len(labels)
+
+
+def _first(split: Split, count: Callable[[int], int]) -> Split:
+    """The first images of every class, so many as ``count`` says of its label."""
+    labels = sorted(set(split.labels.tolist()))
+    rows = [torch.where(split.labels == label)[0][: count(label)] for label in labels]
+    return split.select(torch.cat(rows))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -13,7 +14,7 @@ from nscl.data.tasks import Split
 from nscl.errors import NsclError
 from nscl.methods.base import Batch, Lab
 from nscl.methods.external import ExternalImages, PoolOptions, drawn_rows, prepared
-from nscl.methods.global_distillation import choose_external, weight_table
+from nscl.methods.global_distillation import choose_external, shares, weight_table
 from nscl.methods.teachers import head_logits
 from nscl.models.heads import TaskModel
 
@@ -33,7 +34,7 @@ class Mixed:
 class SourceOptions(PoolOptions):
     """Which images besides the task's own; ``pool=none`` does without external ones."""
 
-    budget: PositiveInt = 2000  # images of old tasks in all
+    budget: PositiveInt = 2000  # images of old tasks in all; the newest classes have the remainder
     random_share: float = Field(0.7, ge=0, le=1)  # of external images; P takes the rest for old
     rank_by: Literal["logit", "probability"] = "logit"  # how P picks those
 
@@ -48,6 +49,7 @@ class Sources:
                 f"a coreset of {options.budget} images cannot hold one of each of {sum(sizes)} "
                 "classes: raise --method.budget"
             )
+        _check_pool(options)
         self.lab, self.options = lab, options
         self.pool = None if options.pool == "none" else ExternalImages(lab, options)
         self.coreset: EpisodicMemory | None = None
@@ -127,13 +129,19 @@ class Sources:
         return counts
 
     def keep(self, task: int) -> None:
-        """Shrink the coreset to make room, then add the task: equally many of every class."""
-        each = self.options.budget // self._offsets[task + 1]
+        """Shrink the coreset to make room, then add the task: equally many of every class.
+
+        Classes are numbered through in the order in which they came, so a class that has one of the
+        remainder now had it before, or has fewer images than before: nothing needs to grow.
+        """
+        each = shares(self.options.budget, self._offsets[task + 1])
         if self.coreset is None:
-            self.coreset = EpisodicMemory(each)
+            self.coreset = EpisodicMemory(max(each))
         else:
-            self.coreset.shrink(each)
+            self.coreset.shrink(max(each))
         self.coreset.add(task, self.lab.stream[task].train)
+        spans = pairwise(self._offsets)
+        self.coreset.trim({index: each[start:stop] for index, (start, stop) in enumerate(spans)})
         self._join(self.coreset)
 
     def _join(self, coreset: EpisodicMemory) -> None:
@@ -164,3 +172,16 @@ class Sources:
         self.external = state["external"]
         if self.pool is not None:
             self.pool.expect(state["pool"])
+
+
+def _check_pool(options: SourceOptions) -> None:
+    """Refuse choices among external images where there are none."""
+    if options.pool != "none":
+        return
+    for name in ("random_share", "rank_by"):
+        said, default = getattr(options, name), SourceOptions.model_fields[name].default
+        if said != default:
+            raise NsclError(
+                f"{name}={said} would change nothing: it says which external images are taken, "
+                f"and pool=none takes none; leave it at {default}, or name a pool"
+            )

@@ -46,6 +46,16 @@ def class_weights(counts: Tensor) -> Tensor:
     return torch.where(present, weights, torch.ones_like(weights))
 
 
+def shares(budget: int, classes: int) -> list[int]:
+    """How many images each class may keep: equally many, and the newest have the remainder.
+
+    >>> shares(8, 3)
+    [2, 3, 3]
+    """
+    each, rest = divmod(budget, classes)
+    return [each] * (classes - rest) + [each + 1] * rest
+
+
 def weight_table(counts: Tensor, old: int) -> Tensor:
     """Weights of samples by class, ``[3, seen + 1]``: among all seen, among prev, among cur.
 
