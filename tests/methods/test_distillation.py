@@ -13,7 +13,9 @@ from nscl.methods.distillation import (
     kl_per_head,
     softened_cross_entropy,
     softened_kl,
+    widened,
 )
+from nscl.methods.global_distillation import unsureness
 from tests.methods.labs import OperationCount
 
 OLD = torch.tensor([2.0, 0.0], dtype=torch.float64)
@@ -127,6 +129,36 @@ def test_heads_of_unequal_width_have_the_gradient_written_out() -> None:
             kl_per_head(student.requires_grad_(), teacher, sizes, temperature=T).backward()
         counts.append(operations.count)
     assert counts[0] == counts[1]
+
+
+HALF = {
+    "cross entropy": lambda z, w: softened_cross_entropy(z, w, temperature=T).mean(),
+    "kl": lambda z, w: softened_kl(z, w, temperature=T).mean(),
+    "equal heads": lambda z, w: kl_per_head(z, w, (3, 3), temperature=T),
+    "unequal heads": lambda z, w: kl_per_head(z, w, (2, 4), temperature=T),
+    "given target": lambda z, w: kl_from(widened(w).softmax(-1), z).mean(),
+    "unsureness": lambda z, w: unsureness(z).mean(),
+}
+
+
+@pytest.mark.parametrize("what", HALF)
+def test_small_gaps_survive_bfloat16(what: str) -> None:
+    """Logits one step of bfloat16 apart: the loss is theirs, not the rounding's."""
+    _, teacher = rows(4, 7, [6])
+    teacher = (teacher / 3).bfloat16()
+    student = torch.nextafter(teacher, torch.full_like(teacher, torch.inf))
+    student[:, ::2] = teacher[:, ::2]
+    truth = HALF[what](student.double(), teacher.double())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = HALF[what](student, teacher)
+    assert found.dtype == torch.float32
+    assert float(found) == pytest.approx(float(truth), rel=1e-6, abs=3e-7)  # float32's rounding
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_wider_logits_stay_as_they_are(precision: torch.dtype) -> None:
+    logits = torch.randn(3, dtype=precision)
+    assert widened(logits) is logits
 
 
 def test_a_target_with_zeros_is_no_trap() -> None:

@@ -253,6 +253,18 @@ def test_heads_are_balanced_at_their_own_rate(tmp_path: Path) -> None:
         assert gradient.abs().max() > 1e-3
 
 
+def test_half_precision_answers_are_compared_in_float32(tmp_path: Path) -> None:
+    """Under autocast logits are bfloat16: the loss is that of these numbers in full precision."""
+    setup, method = at_task(2, tmp_path)
+    mixed = method.sources.mix(batch_of(setup, 2))
+    half = [torch.randn(len(mixed.images), width).div(10).bfloat16() for width in (6, 4, 2)]
+    exact = method._global_loss(*(z.double() for z in half), mixed, None)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = method._global_loss(*half, mixed, None)
+    assert found.dtype == torch.float32
+    assert found.item() == pytest.approx(exact.item(), rel=1e-6)
+
+
 def test_ninety_ten(tmp_path: Path) -> None:
     _, method = gd(tmp_path, optim={"epochs": 20})
     assert [(p.name, p.epochs) for p in method.phases(1)] == [

@@ -4,6 +4,9 @@ With ``q = softmax(teacher / T)`` and ``p = softmax(student / T)`` over the last
 entropy ``−Σ q log p`` and ``KL(q ‖ p)`` differ by the entropy of ``q``, so their gradients, ``(p −
 q) / T`` per sample, are the same. Hinton's factor T², which undoes one of the two divisions by T in
 it, is left to the caller: LwF has none, global distillation has it (METHODS §9, §11).
+
+A teacher and a student that nearly agree differ by less than bfloat16 can tell: logits of half
+precision are widened first.
 """
 
 from collections.abc import Sequence
@@ -14,14 +17,23 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
+def widened(logits: Tensor) -> Tensor:
+    """In float32 at least; float32 and float64 stay as they are.
+
+    >>> widened(torch.zeros(2, dtype=torch.bfloat16)).dtype
+    torch.float32
+    """
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
 def softened_cross_entropy(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
     """Cross entropy of each sample, ``[..., classes]`` to ``[...]``.
 
     >>> softened_cross_entropy(torch.zeros(2), torch.tensor([2.0, 0.0]), temperature=2.0)
     tensor(0.6931)
     """
-    target = (teacher / temperature).softmax(-1)
-    return -(target * (student / temperature).log_softmax(-1)).sum(-1)
+    target = (widened(teacher) / temperature).softmax(-1)
+    return -(target * (widened(student) / temperature).log_softmax(-1)).sum(-1)
 
 
 def softened_kl(student: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
@@ -30,14 +42,14 @@ def softened_kl(student: Tensor, teacher: Tensor, *, temperature: float) -> Tens
     >>> softened_kl(torch.zeros(2), torch.tensor([2.0, 0.0]), temperature=2.0)
     tensor(0.1109)
     """
-    target = (teacher / temperature).log_softmax(-1)
-    answer = (student / temperature).log_softmax(-1)
+    target = (widened(teacher) / temperature).log_softmax(-1)
+    answer = (widened(student) / temperature).log_softmax(-1)
     return F.kl_div(answer, target, reduction="none", log_target=True).sum(-1)
 
 
 def kl_from(target: Tensor, student: Tensor) -> Tensor:
     """KL divergence of each sample's answer from given probabilities, which may contain zeros."""
-    return F.kl_div(student.log_softmax(-1), target, reduction="none").sum(-1)
+    return F.kl_div(widened(student).log_softmax(-1), target, reduction="none").sum(-1)
 
 
 def kl_per_head(
@@ -73,7 +85,9 @@ def _padded_kl(
     classes = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]  # [heads, widest]
     columns = classes.flatten().nonzero().squeeze(1).to(student.device)
     padding = ~classes.to(student.device)
-    answer, target = (_padded(z / temperature, columns, padding) for z in (student, teacher))
+    answer, target = (
+        _padded(widened(z) / temperature, columns, padding) for z in (student, teacher)
+    )
     return F.kl_div(answer, target, reduction="none", log_target=True).sum(-1)
 
 

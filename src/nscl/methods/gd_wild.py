@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from nscl.methods.base import Batch, Lab, Method, Outcome, Phase
-from nscl.methods.distillation import kl_from, softened_kl
+from nscl.methods.distillation import kl_from, softened_kl, widened
 from nscl.methods.gd_sources import Mixed, SourceOptions, Sources
 from nscl.methods.global_distillation import ensemble_target, unsureness
 from nscl.methods.meter import Meter
@@ -144,7 +144,8 @@ class GDWild(Method):
         known, total = mixed.labelled, len(answer)
         seen, prev, cur = answer.new_ones((3, total)) if weights is None else weights
         entropy = F.cross_entropy(answer[:known], mixed.labels[:known], reduction="none")
-        target = ensemble_target(old[known:].softmax(1), new[known:].softmax(1))
+        opinions = (widened(logits[known:]).softmax(1) for logits in (old, new))
+        target = ensemble_target(*opinions)
         both = kl_from(target, answer[known:])
         g1 = ((entropy * seen[:known]).sum() + both.sum()) / total
         t, split = self.choices.temperature, old.shape[1]

@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor
 
+from nscl.methods.distillation import widened
+
 
 def ensemble_target(previous: Tensor, current: Tensor) -> Tensor:
     """What P and C together say: probabilities over prev and over cur to one over seen, Q.
@@ -32,7 +34,7 @@ def unsureness(logits: Tensor) -> Tensor:
     >>> unsureness(torch.tensor([[0.9, 0.1]]).log())
     tensor([0.5108])
     """
-    return -(logits.log_softmax(1).mean(1) + math.log(logits.shape[1]))
+    return -(widened(logits).log_softmax(1).mean(1) + math.log(logits.shape[1]))
 
 
 def class_weights(counts: Tensor) -> Tensor:
