@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from nscl.cli.many import Settings
-from nscl.engines.plan import Plan, Variant, choose_methods, parse_axes, parse_seeds, variant
+from nscl.engines.plan import (
+    Plan,
+    Variant,
+    choose_methods,
+    parse_axes,
+    parse_seeds,
+    pick_names,
+    variant,
+)
 from nscl.engines.plan_file import PlanFile, grid_points
 from nscl.errors import NsclError
 from nscl.methods import METHODS
@@ -71,6 +79,42 @@ def test_the_command_line_wins_over_the_plan(plan_file: Path) -> None:
     assert [job.config.seed for job in jobs] == [1, 1]
     assert {job.config.optim.epochs for job in jobs} == {2}
     assert {job.config.preset for job in jobs} == {"cpu"}
+
+
+def test_a_narrowed_plan_forgets_overrides_of_rows_left_out_only(plan_file: Path) -> None:
+    def rows(names: str) -> list[tuple[str, object]]:
+        jobs = PlanFile.read(plan_file, {"methods": names}).plan({})[0].jobs()
+        return [(job.label, job.config.options.get("a")) for job in jobs if job.config.seed == 0]
+
+    assert rows("finetune") == [("finetune", None)]
+    assert rows(" frozen norms , finetune") == [("finetune", None), ("frozen norms", 30)]
+    text = plan_file.read_text()
+    plan_file.write_text(text.replace("[overrides.adam-nscl]", "[overrides.adam-nsc]"))
+    for names in ("finetune", "frozen norms"):
+        with pytest.raises(NsclError, match="overrides of 'adam-nsc', which is not among"):
+            rows(names)
+    plan_file.write_text(text.replace('["finetune", "adam-nscl"]', '"all"'))
+    assert rows("finetune") == [("finetune", None)]
+    with pytest.raises(NsclError, match="Did you mean 'finetune'"):
+        rows("finetun")
+
+
+def test_every_variant_of_the_shipped_plans_can_be_picked() -> None:
+    for path in (Path(__file__).parents[2] / "experiments").glob("*.toml"):
+        names = [entry.name for entry in PlanFile.read(path, {}).variants]
+        for name in names:
+            (row,) = PlanFile.read(path, {"methods": name}).plan({})[0].variants
+            assert row.label == name
+        if names:
+            picked = PlanFile.read(path, {"methods": " ,".join(names)}).plan({})[0].variants
+            assert [row.label for row in picked] == names
+
+
+def test_the_longest_name_wins() -> None:
+    known = ["a", "b", "a, b", "a, b, c"]
+    assert pick_names("a,b", known) == ["a, b"]
+    assert pick_names("b,a", known) == ["b", "a"]
+    assert pick_names(" a,b , c,gem,,gem", known) == ["a, b, c", "gem"]
 
 
 def test_a_sweep_is_the_full_grid_of_every_method(plan_file: Path) -> None:

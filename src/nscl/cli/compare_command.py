@@ -30,7 +30,7 @@ def compare(
     benchmark
         A name of `nscl list benchmarks`.
     methods
-        all (the default), or names with commas between them.
+        all (the default), or names with commas between them; of a plan also its variants' names.
     seeds
         How many (3, the default: seeds 0, 1, 2), or which (0,4,7).
     plan

@@ -79,11 +79,30 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
+def pick_names(text: str, known: Sequence[str] = ()) -> list[str]:
+    """Names with commas between them; a known name may have commas itself, the longest wins.
+
+    >>> pick_names("finetune, plain,rate 1e-3 ,gem", ["plain, rate 1e-3"])
+    ['finetune', 'plain, rate 1e-3', 'gem']
+    """
+    whole = {_parts(name): name for name in known}
+    parts, names = _parts(text), list[str]()
+    while parts:
+        longest = next((n for n in range(len(parts), 0, -1) if parts[:n] in whole), 1)
+        names.append(whole.get(parts[:longest], parts[0]))
+        parts = parts[longest:]
+    return list(dict.fromkeys(names))
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def choose_methods(
     said: str | Sequence[str], benchmark: str, *, scenario: str | None = None
 ) -> tuple[list[str], list[str]]:
     """Method names, and those that "all" leaves out because the stream is not for them."""
-    names = [n.strip() for n in said.split(",") if n.strip()] if isinstance(said, str) else said
+    names = pick_names(said) if isinstance(said, str) else said
     if list(names) != ["all"]:
         if not names:
             raise ConfigError("--methods names no method: say all, or a,b,c")

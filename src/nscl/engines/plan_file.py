@@ -33,7 +33,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from nscl.engines.plan import Plan, Variant, choose_methods, variant
+from nscl.engines.plan import Plan, Variant, choose_methods, pick_names, variant
+from nscl.methods.registry import METHODS
 from nscl.training.config import ConfigError, Part, merge, read_toml, validated
 
 
@@ -64,15 +65,26 @@ class PlanFile(Part):
     @classmethod
     def read(cls, path: Path, over: Mapping[str, Any]) -> "PlanFile":
         """Read a TOML plan; ``over`` is what the command line said instead."""
-        plan = validated(cls, merge(read_toml(path), over), where=f"{path}: ")
+        said = {name: value for name, value in over.items() if name != "methods"}
+        plan = validated(cls, merge(read_toml(path), said), where=f"{path}: ")
         return plan.narrowed(over["methods"]) if over.get("methods") else plan
 
     def narrowed(self, names: list[str] | str) -> "PlanFile":
         """The same plan for some of its rows: methods or variants by name."""
-        chosen = names.split(",") if isinstance(names, str) else names
+        known = [entry.name for entry in self.variants]
+        chosen = pick_names(names, known) if isinstance(names, str) else names
         kept = [entry for entry in self.variants if entry.name in chosen]
-        rest = [name for name in chosen if name not in {entry.name for entry in kept}]
-        return self.model_copy(update={"methods": rest, "variants": kept})
+        rest = [name for name in chosen if name not in known]
+        rows = {*rest, *(entry.method for entry in kept)}
+        # Of a row that is left out they are no mistake; of a row that never was they still are.
+        left_out = self._methods_named() - rows
+        overrides = {name: said for name, said in self.overrides.items() if name not in left_out}
+        return self.model_copy(update={"methods": rest, "variants": kept, "overrides": overrides})
+
+    def _methods_named(self) -> set[str]:
+        listed = pick_names(self.methods) if isinstance(self.methods, str) else self.methods
+        methods = METHODS if listed == ["all"] else listed
+        return {*methods, *(entry.method for entry in self.variants)}
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -95,7 +107,7 @@ class PlanFile(Part):
         rows = tuple(self._rows(names, said))
         if not rows:
             raise ConfigError("nothing to run: name methods (all, or a,b,c) or variants")
-        _check_labels(rows, self.overrides, names)
+        _check_labels(rows, self.overrides)
         settings = merge(self.settings, {"preset": self.preset})
         return Plan(self.benchmark, rows, self.all_seeds, settings), tuple(notes)
 
@@ -134,15 +146,13 @@ def _over(settings: Mapping[str, Any], row: Variant) -> Variant:
     return Variant(row.label, row.method, merge(settings, row.settings))
 
 
-def _check_labels(
-    rows: tuple[Variant, ...], overrides: Mapping[str, Any], names: list[str]
-) -> None:
+def _check_labels(rows: tuple[Variant, ...], overrides: Mapping[str, Any]) -> None:
     labels = [row.label for row in rows]
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise ConfigError(f"two rows are called {twice[0]!r}: give each variant its own name")
     idle = sorted(set(overrides) - {row.method for row in rows})
-    if idle and names:
+    if idle:
         raise ConfigError(f"overrides of {idle[0]!r}, which is not among the plan's methods")
 
 
