@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nscl.engines.board import Board, JsonBoard, LinesBoard
+from nscl.engines.board import NO_LIMIT, Board, JsonBoard, LinesBoard
 from nscl.engines.execute import Outcome
 from nscl.engines.job import Ending
 from nscl.engines.live_board import LiveBoard
@@ -44,6 +44,20 @@ def test_time_left_by_its_like_or_its_own_pace(tmp_path: Path) -> None:
     assert forecast.left(other, runs) == pytest.approx(4.0)
     assert forecast.all_left([going, waiting], runs, slots=2) == pytest.approx(24.0)
     assert forecast.all_left([going, waiting], runs, slots=1) == pytest.approx(48.0)
+
+
+def test_time_left_is_shared_by_the_runs_that_really_go_on(tmp_path: Path) -> None:
+    """A cluster is handed all runs at once and has room for some of them."""
+    jobs = [job(tmp_path, seed=s) for s in range(9)]
+    write_metrics(jobs[0], [task_end(i, 90.0, 10.0) for i in range(3)])  # 30 s each
+    board = Board(slots=NO_LIMIT)
+    board.start(jobs)
+    assert board.opening().endswith("; as there is room")
+    for made in jobs[:3]:
+        board.begin(made)
+    board.end(Ending(jobs[0], "done"))
+    assert (board.count("running"), board.count("waiting")) == (2, 6)
+    assert board.seconds_left() == pytest.approx(8 * 30.0 / 3)  # the freed place counts
 
 
 def test_the_table_is_the_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class Instant:
     def __init__(self, signals: int = 0) -> None:
         self.signals, self.started, self.open = signals, list[Job](), list[Job]()
         self.most, self.stopped, self.closed = 0, 0, 0
+        self.new: list[Job] = []
 
     @property
     def busy(self) -> int:
@@ -28,8 +29,13 @@ class Instant:
 
     def start(self, made: Job) -> None:
         self.started.append(made)
+        self.new.append(made)
         self.open.append(made)
         self.most = max(self.most, self.busy)
+
+    def begun(self) -> list[Job]:
+        new, self.new = self.new, []
+        return new
 
     def poll(self) -> list[Ending]:
         if self.signals:

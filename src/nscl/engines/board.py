@@ -13,6 +13,7 @@ from nscl.engines.job import Ending, Job
 from nscl.engines.progress import Forecast, Watch, spoken
 
 SAY_EVERY = 60.0  # seconds between two lines about runs that just go on
+NO_LIMIT = 1_000_000  # slots of an engine that has a queue of its own
 
 
 class Board:
@@ -23,6 +24,8 @@ class Board:
         self.runs: list[Job] = []
         self.states: dict[str, str] = {}
         self.earlier: set[str] = set()
+        self.begun: set[str] = set()
+        self.at_once = 1  # runs under way when the last one began
         self.watch = Watch()
         self.forecast = Forecast(self.watch)
 
@@ -30,6 +33,8 @@ class Board:
         """Take up the plan."""
         self.runs = list(runs)
         self.earlier = {job.name for job in runs if job.directory.is_finished}
+        # Asked now: by the time a run is told to have begun it may have a checkpoint of its own.
+        self.begun = {job.name for job in runs if job.is_begun} - self.earlier
         self.states = {
             job.name: "done" if job.name in self.earlier else "waiting" for job in self.runs
         }
@@ -37,6 +42,7 @@ class Board:
     def begin(self, job: Job) -> None:
         """A run begins or continues."""
         self.states[job.name] = "running"
+        self.at_once = self.count("running")
 
     def end(self, ending: Ending) -> None:
         """A run has ended."""
@@ -58,15 +64,22 @@ class Board:
     def seconds_left(self) -> float | None:
         """Seconds until all are done, roughly."""
         still = [job for job in self.runs if self.states[job.name] in ("waiting", "running")]
-        return self.forecast.all_left(still, self.runs, slots=self.slots) if still else None
+        # Not those that were handed over: a cluster runs as many of them as it has room for.
+        slots = min(self.slots, self.at_once)
+        return self.forecast.all_left(still, self.runs, slots=slots) if still else None
+
+    @property
+    def at_a_time(self) -> int | None:
+        """How many may go on at once; None: as many as the cluster has room for."""
+        return min(self.slots, len(self.runs)) if self.slots < NO_LIMIT else None
 
     def opening(self) -> str:
         """The plan in one line."""
-        begun = sum(job.is_begun for job in self.runs if job.name not in self.earlier)
-        fresh = len(self.runs) - len(self.earlier) - begun
+        fresh = len(self.runs) - len(self.earlier) - len(self.begun)
+        pace = f"{self.at_a_time} at a time" if self.at_a_time is not None else "as there is room"
         return (
-            f"{len(self.runs)} runs: {len(self.earlier)} finished, {begun} to be continued, "
-            f"{fresh} new; {min(self.slots, len(self.runs))} at a time"
+            f"{len(self.runs)} runs: {len(self.earlier)} finished, {len(self.begun)} to be "
+            f"continued, {fresh} new; {pace}"
         )
 
 
@@ -86,7 +99,8 @@ class LinesBoard(Board):
     def begin(self, job: Job) -> None:
         """One line per start."""
         super().begin(job)
-        self.say(f"{'continuing' if job.is_begun else 'starting'} {job.title}: {job.name}")
+        verb = "continuing" if job.name in self.begun else "starting"
+        self.say(f"{verb} {job.title}: {job.name}")
 
     def end(self, ending: Ending) -> None:
         """One line per end."""
@@ -112,7 +126,9 @@ class LinesBoard(Board):
         if time.monotonic() - self._said > SAY_EVERY:
             going = [job for job in self.runs if self.states[job.name] == "running"]
             shares = ", ".join(f"{job.title} {self.watch(job).share:.0%}" for job in going)
-            self.say(f"running: {shares}; about {spoken(self.seconds_left()) or '?'} left")
+            waiting = f"{self.count('waiting')} waiting; " if self.count("waiting") else ""
+            left = f"about {spoken(self.seconds_left()) or '?'} left"
+            self.say(f"running: {shares or 'none'}; {waiting}{left}")
 
 
 class JsonBoard(Board):
@@ -126,12 +142,12 @@ class JsonBoard(Board):
              "state": self.states[job.name]}
             for job in self.runs
         ]  # fmt: skip
-        self._tell("plan", runs=plan, at_a_time=min(self.slots, len(self.runs)))
+        self._tell("plan", runs=plan, at_a_time=self.at_a_time)
 
     def begin(self, job: Job) -> None:
         """A run begins or continues."""
         super().begin(job)
-        self._tell("begin", run=job.name, continued=job.is_begun)
+        self._tell("begin", run=job.name, continued=job.name in self.begun)
 
     def end(self, ending: Ending) -> None:
         """A run has ended, with its figures if it is done."""

@@ -22,16 +22,20 @@ class Engine(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many runs may be under way at once."""
+        """How many runs may be handed over at once."""
         ...
 
     @property
     def busy(self) -> int:
-        """How many are under way."""
+        """How many are handed over and have not ended."""
         ...
 
     def start(self, job: Job) -> None:
-        """Begin or continue a run."""
+        """Begin or continue a run, or have it wait where the engine has a queue of its own."""
+
+    def begun(self) -> list[Job]:
+        """Runs that really began since the last call."""
+        ...
 
     def poll(self) -> list[Ending]:
         """Runs that ended since the last call."""
@@ -91,8 +95,9 @@ def _drain(
     asked = False
     while engine.busy or (waiting and not asked):
         while waiting and engine.busy < engine.slots and signal.received is None:
-            board.begin(waiting[0])
             engine.start(waiting.popleft())
+        for job in engine.begun():
+            board.begin(job)
         if signal.received is not None and not asked:
             asked = True
             board.say("stopping: each run finishes its step and saves")

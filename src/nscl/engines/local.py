@@ -57,6 +57,7 @@ class Local:
     def __init__(self, *, jobs: int = 1) -> None:
         self._slots = jobs
         self._children: list[_Child] = []
+        self._begun: list[Job] = []
 
     @property
     def slots(self) -> int:
@@ -85,7 +86,13 @@ class Local:
         except OSError as error:
             raise cannot_write(job.log, error) from error
         self._children.append(_Child(job, process, offset))
+        self._begun.append(job)
         _hand_over(process, job)
+
+    def begun(self) -> list[Job]:
+        """Runs started since the last call: here none has to wait."""
+        begun, self._begun = self._begun, []
+        return begun
 
     def poll(self) -> list[Ending]:
         """Runs that ended since the last call."""

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: each asks for its threads as CPUs; a lost worker's run goes on elsewhere.
+"""Runs on a Ray cluster: each asks for CPUs and a GPU; a lost worker's run goes on elsewhere.
 
 The folder of the runs and the data must be on storage that all nodes share under the same path:
 that is where checkpoints are, so a run that Ray starts again continues where the lost one stood.
@@ -6,16 +6,18 @@ Ray: Moritz et al., OSDI 2018.
 """
 
 import importlib
+import importlib.util
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from nscl.engines.board import NO_LIMIT
 from nscl.engines.job import Ending, Job
 from nscl.engines.ray_worker import train
 from nscl.errors import NsclError
 
 RETRIES = 5  # of runs whose worker or node was lost; errors of the run itself are not retried
-UNLIMITED = 1_000_000
+CLIENT = "ray://"
 
 
 class ClusterError(NsclError, RuntimeError):
@@ -30,10 +32,11 @@ class RayEngine:
         self._mine = not self._ray.is_initialized()
         if self._mine:
             _connect(self._ray, address)
-        self._slots = jobs or UNLIMITED
+        self._slots = jobs or NO_LIMIT
         # A process per run, as everywhere: no state and no peak of memory is left by another run.
         self._train = self._ray.remote(max_calls=1, max_retries=RETRIES)(train)
         self._open: dict[Any, Job] = {}
+        self._queued: dict[str, tuple[Job, int]] = {}  # and how long their logs were
 
     @property
     def slots(self) -> int:
@@ -46,14 +49,22 @@ class RayEngine:
         return len(self._open)
 
     def start(self, job: Job) -> None:
-        """Hand a run over."""
-        threads = job.config.threads or 1
-        self._check_room(job, threads)
+        """Hand a run over; Ray queues it until a node has room."""
+        needs = resources(job)
+        _check_room(job, needs, [node for node in self._ray.nodes() if node["Alive"]])
         place = {"out": job.config.out.resolve(), "data_dir": _absolute(job.config.data_dir)}
         config = job.config.model_copy(update=place)
         log = job.log.resolve()
-        task = self._train.options(num_cpus=threads, name=job.name)
+        self._queued[job.name] = job, _length(log)
+        task = self._train.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], name=job.name)
         self._open[task.remote(config.model_dump_json(), str(log), str(Path.cwd()))] = job
+
+    def begun(self) -> list[Job]:
+        """Runs whose worker began to write its log; Ray tells nothing without its dashboard."""
+        begun = [job for job, before in self._queued.values() if _length(job.log) > before]
+        for job in begun:
+            del self._queued[job.name]
+        return begun
 
     def poll(self) -> list[Ending]:
         """Runs that ended since the last call."""
@@ -78,6 +89,7 @@ class RayEngine:
 
     def _ending(self, reference: Any) -> Ending:
         job, errors = self._open.pop(reference), self._ray.exceptions
+        self._queued.pop(job.name, None)
         try:
             state, error = self._ray.get(reference)
         except errors.TaskCancelledError:
@@ -98,14 +110,33 @@ class RayEngine:
             )
         return Ending(job, state, error)
 
-    def _check_room(self, job: Job, threads: int) -> None:
-        nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        most = max((node["Resources"].get("CPU", 0.0) for node in nodes), default=0.0)
-        if threads > most:
-            raise ClusterError(
-                f"{job.title} wants {threads} CPUs and no node has more than {most:.0f}: "
-                "lower --threads"
-            )
+
+def resources(job: Job) -> dict[str, int]:
+    """What a run asks for: a CPU per thread, and a GPU of its own with ``--device cuda``.
+
+    Ray hides GPUs from runs that did not ask for one, so ``--device auto`` is the CPU there.
+    """
+    device = job.config.device
+    if device.startswith("cuda:"):
+        raise ClusterError(
+            f"--device {device} names one card, and on a cluster Ray chooses it: say --device cuda"
+        )
+    return {"CPU": job.config.threads or 1, "GPU": int(device == "cuda")}
+
+
+def _check_room(job: Job, needs: dict[str, int], nodes: list[dict[str, Any]]) -> None:
+    """A run that fits no node would wait for ever."""
+    rooms = [node["Resources"] for node in nodes]
+    fit = [room for room in rooms if room.get("GPU", 0.0) >= needs["GPU"]]
+    if needs["GPU"] and not fit:
+        raise ClusterError(f"{job.title} wants a GPU and no node has one: say --device cpu")
+    most = max((room.get("CPU", 0.0) for room in fit), default=0.0)
+    if needs["CPU"] > most:
+        where = "node with a GPU" if needs["GPU"] else "node"
+        raise ClusterError(
+            f"{job.title} wants {needs['CPU']} CPUs and no {where} has more than {most:.0f}: "
+            "lower --threads"
+        )
 
 
 def _import_ray() -> Any:
@@ -116,6 +147,8 @@ def _import_ray() -> Any:
 
 
 def _connect(ray: Any, address: str | None) -> None:
+    if (address or "").startswith(CLIENT) and importlib.util.find_spec("grpc") is None:
+        raise ClusterError(f"--address {address} needs Ray's client: pip install 'nscl[ray]'")
     local = {} if address else {"include_dashboard": False}
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
@@ -123,6 +156,10 @@ def _connect(ray: Any, address: str | None) -> None:
         where = f"the Ray cluster at {address}" if address else "a local Ray"
         reason = str(problem).strip().splitlines()[0]
         raise ClusterError(f"cannot reach {where}: {reason}; check --address") from problem
+
+
+def _length(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0
 
 
 def _absolute(path: Path | None) -> Path | None:

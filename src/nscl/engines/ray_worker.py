@@ -1,5 +1,6 @@
 """What a Ray worker does with one run: the same training, its lines into the run's log."""
 
+import platform
 import sys
 import traceback
 from contextlib import redirect_stdout
@@ -21,6 +22,7 @@ def train(text: str, log: str, folder: str) -> tuple[str, str]:
     sys.path.insert(0, folder)  # package.module:Class of the folder the user works in
     Path(log).parent.mkdir(parents=True, exist_ok=True)
     with Path(log).open("a", buffering=1) as sink, redirect_stdout(sink):
+        print(f"running on {platform.node()}")  # by which the engine sees that it began
         try:
             run(RunConfig.model_validate_json(text), display=Lines())
         except InterruptedRunError as problem:
