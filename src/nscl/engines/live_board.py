@@ -1,7 +1,7 @@
 """The live table of many runs on a terminal: one row per run, progress, figures, time left."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,6 +15,10 @@ from nscl.engines.progress import spoken
 
 REFRESH = 0.5  # seconds
 ROOM = 8  # lines of the screen that are not rows
+COLUMNS = ("run", "state", "progress", "task", "ACC", "BWT", "time", "left")
+EXPENDABLE = ("time", "BWT", "progress", "ACC", "task", "left")  # first to go on a narrow screen
+GAP, NAME = 2, 22  # between columns; what a longer name is left at least
+BAR, SHORT_BAR = 24, 8
 IMPORTANCE = {"running": 0, "failed": 1, "killed": 1, "stopped": 1, "waiting": 2, "done": 3}
 STYLES = {"running": "cyan", "failed": "red", "killed": "red", "stopped": "yellow",
           "waiting": "dim", "done": "green"}  # fmt: skip
@@ -77,31 +81,74 @@ class LiveBoard(Board):
         return Group(self._table(shown), Text(foot, style="bold"))
 
     def _table(self, shown: Sequence[Job]) -> Table:
+        rows = [self._cells(job) for job in shown]
+        natural = {name: max([len(name), *(len(row[name]) for row in rows)]) for name in COLUMNS}
+        widths = fitted({**natural, "progress": BAR}, self.console.size.width)
         table = Table(box=None, pad_edge=False)
-        for column in ("run", "state", "progress", "task", "ACC", "BWT", "time", "left"):
-            plain = column in ("run", "state", "progress")
-            table.add_column(column, justify="left" if plain else "right", no_wrap=True)
-        for job in shown:
-            self._add(table, job)
+        for name, width in widths.items():
+            plain = name in ("run", "state", "progress")
+            table.add_column(name, justify="left" if plain else "right", no_wrap=True, width=width)
+        for job, cells in zip(shown, rows, strict=True):
+            table.add_row(*(self._drawn_cell(job, cells, n, w) for n, w in widths.items()))
         return table
 
-    def _add(self, table: Table, job: Job) -> None:
+    def _cells(self, job: Job) -> dict[str, str]:
         state, now = self.states[job.name], self.watch(job)
         left = self.forecast.left(job, self.runs) if state == "running" else None
-        table.add_row(
-            job.title,
-            Text(state, style=STYLES[state]),
-            ProgressBar(
+        return {
+            "run": job.title,
+            "state": state,
+            "progress": "",
+            "task": f"{now.tasks}/{job.tasks}",
+            "ACC": "" if now.acc is None else f"{now.acc:.1f}",
+            "BWT": "" if now.bwt is None else f"{now.bwt:+z.1f}",
+            "time": spoken(now.seconds) if now.seconds else "",
+            "left": spoken(left),
+        }
+
+    def _drawn_cell(
+        self, job: Job, cells: Mapping[str, str], name: str, width: int
+    ) -> Text | ProgressBar:
+        if name == "progress":
+            return ProgressBar(
                 total=1.0,
-                completed=now.share,
-                width=24,
+                completed=self.watch(job).share,
+                width=width,
                 style="dim",
                 complete_style="cyan",
                 finished_style="green",
-            ),
-            f"{now.tasks}/{job.tasks}",
-            "" if now.acc is None else f"{now.acc:.1f}",
-            "" if now.bwt is None else f"{now.bwt:+z.1f}",
-            spoken(now.seconds) if now.seconds else "",
-            spoken(left),
-        )
+            )
+        style = STYLES[cells["state"]] if name == "state" else ""
+        return Text(shortened(cells[name], width), style=style)
+
+
+def fitted(natural: Mapping[str, int], width: int) -> dict[str, int]:
+    """Columns and their widths on a screen: long names and the bar give way, then columns go.
+
+    >>> fitted({"run": 40, "state": 7, "progress": 24, "left": 6}, 60)
+    {'run': 33, 'state': 7, 'progress': 8, 'left': 6}
+    >>> fitted({"run": 40, "state": 7, "progress": 24, "left": 6}, 40)
+    {'run': 23, 'state': 7, 'left': 6}
+    """
+    shown, least = dict(natural), min(NAME, natural["run"])
+    for gone in ("", *EXPENDABLE):
+        shown.pop(gone, None)
+        others = sum(n for name, n in shown.items() if name not in ("run", "progress"))
+        room = width - others - GAP * (len(shown) - 1)
+        bar = min(SHORT_BAR, shown.get("progress", 0))
+        if room - bar >= least:
+            break
+    shown["run"] = max(1, min(natural["run"], room - bar))
+    if "progress" in shown:
+        shown["progress"] = min(BAR, room - shown["run"])
+    return shown
+
+
+def shortened(text: str, width: int) -> str:
+    """A name that fits, without its middle: its end often tells it from others.
+
+    >>> shortened("package.methods:Mine seed 3", 20), shortened("gem seed 3", 20)
+    ('package.me…ne seed 3', 'gem seed 3')
+    """
+    tail = (width - 1) // 2
+    return text if len(text) <= width else f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
