@@ -69,6 +69,21 @@ def test_the_page_keeps_up_with_the_runs(
         pass
 
 
+def test_a_folder_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    process = nscl("watch", "runs", cwd=tmp_path)
+    assert process.stdout
+    assert process.stdout.readline().startswith("waiting for runs, not there yet")
+    make_run(tmp_path / "runs", tasks=1)
+    assert process.stdout.readline().startswith("live report: http://127.0.0.1:")
+    by_pattern = nscl("watch", "runs/split*", "later", cwd=tmp_path)
+    assert by_pattern.stdout
+    assert by_pattern.stdout.readline().startswith("waiting for later, not there yet")
+    for ended in (process, by_pattern):
+        ended.send_signal(signal.SIGINT)
+        output, errors = ended.communicate(timeout=30)
+        assert (ended.returncode, output.strip(), errors) == (0, "ended", "")
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -76,7 +91,6 @@ def test_the_page_keeps_up_with_the_runs(
         (("report", "empty"), "there is no run in empty"),
         (("report",), "say which runs"),
         (("watch",), "say which runs"),
-        (("watch", "nowhere"), "nowhere does not exist"),
         (("watch", "empty", "--port", "70000"), "choose another --port"),
     ],
 )

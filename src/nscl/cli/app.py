@@ -22,6 +22,7 @@ COMMANDS = {
     "data": "List, check or fetch data sets.",
     "doctor": "Say what this machine has: torch, devices, data, optional packages.",
 }
+METHOD, OPTIONS = "--method.", "--options."  # as typed, and as the commands know it
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -52,6 +53,11 @@ def call(argv: Sequence[str]) -> int:
             print_error=False,
             result_action="return_value",
         )
+    except cyclopts.UnknownOptionError as problem:
+        option = problem.token.keyword or problem.token.value
+        typed = option.replace(OPTIONS, METHOD, 1)
+        told = _no_method_options(argv[0], typed) if option.startswith(OPTIONS) else str(problem)
+        return _complain(" ".join(told.split()))
     except cyclopts.CycloptsError as problem:
         return _complain(" ".join(str(problem).split()))
     except NsclError as problem:
@@ -66,7 +72,18 @@ def call(argv: Sequence[str]) -> int:
 
 def _method_option(token: str) -> str:
     """``--method.a`` is an option of the method; ``--method`` alone is its name."""
-    return token.replace("--method.", "--options.", 1) if token.startswith("--method.") else token
+    return token.replace(METHOD, OPTIONS, 1) if token.startswith(METHOD) else token
+
+
+def _no_method_options(command: str, typed: str) -> str:
+    """What was typed, why it cannot be, and what to do instead."""
+    if command != "compare":
+        return f"{command} takes no {typed}: options of a method are for nscl run, sweep and tune"
+    name = typed.removeprefix(METHOD)
+    return (
+        f"compare takes no {typed}, it runs many methods: write options.{name} under "
+        f"[overrides.METHOD] in a plan (--plan FILE), or use nscl sweep --set method.{name}=..."
+    )
 
 
 def _complain(message: str, code: int = 2) -> int:

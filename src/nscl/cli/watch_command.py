@@ -1,7 +1,11 @@
 """``nscl watch``: the live report of runs that go on, for this machine only (no torch)."""
 
 import signal
+import time
+from collections.abc import Sequence
 from pathlib import Path
+
+LOOK_EVERY = 0.2  # seconds
 
 
 def watch(*runs: Path, port: int = 0) -> int:
@@ -10,7 +14,8 @@ def watch(*runs: Path, port: int = 0) -> int:
     Parameters
     ----------
     runs
-        Folders of runs, folders that hold or will hold many of them, or result files.
+        Folders of runs, folders that hold or will hold many of them, or result files. What is
+        not there yet is waited for.
     port
         The port; without one a free port is taken.
     """
@@ -20,10 +25,28 @@ def watch(*runs: Path, port: int = 0) -> int:
         raise ReportError("say which runs: nscl watch runs")
     # A shell that starts it in the background has it ignore Ctrl-C; it said that Ctrl-C ends it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with serving(runs, port=port) as server:
-        print(f"live report: {server.url} (Ctrl-C ends it)", flush=True)
-        try:
-            server.serve_forever(poll_interval=0.2)
-        except KeyboardInterrupt:
-            print("\nended")
+    try:
+        _await(runs)
+        with serving(runs, port=port) as server:
+            print(f"live report: {server.url} (Ctrl-C ends it)", flush=True)
+            server.serve_forever(poll_interval=LOOK_EVERY)
+    except KeyboardInterrupt:
+        print("\nended")
     return 0
+
+
+def _await(paths: Sequence[Path]) -> None:
+    """Wait until all of them exist; a run makes its folder when it starts."""
+    missing = [path for path in paths if not _is_there(path)]
+    if missing:
+        names = ", ".join(map(str, missing))
+        print(f"waiting for {names}, not there yet (Ctrl-C ends it)", flush=True)
+    while not all(_is_there(path) for path in missing):
+        time.sleep(LOOK_EVERY)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether it exists, or is a pattern that fits something."""
+    from nscl.results import find_runs
+
+    return all(place.exists() for place, _ in find_runs([path]).skipped)
