@@ -1,6 +1,7 @@
 """The budget, the grid, the choice, its record and its adoption."""
 
 import math
+from inspect import signature
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -8,12 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nscl.cli.tune_command import tune
+from nscl.engines.tune import Tuning
 from nscl.engines.tuned_file import TrialRecord, Tuned, best_trial, known_trials
-from nscl.engines.tuning import best_sizes, points, thin, trials_of, tuning_plan
+from nscl.engines.tuning import TRIALS, best_sizes, points, thin, trials_of, tuning_plan
 from nscl.errors import NsclError
 from nscl.methods import METHODS
 from nscl.methods.registry import load_method
+from nscl.results import read_metrics
 from nscl.training import tuned_values
+from nscl.training.experiment import run
 from nscl.training.prepare import build_config
 
 sizes = st.lists(st.integers(1, 7), min_size=1, max_size=2)
@@ -45,11 +50,67 @@ def test_thinning_is_even_and_keeps_both_ends(size: int, data: st.DataObject) ->
 def test_declared_strengths_are_options_and_fit_the_budget(method: str) -> None:
     assert len(load_method(method).tuning) <= 2
     found = trials_of(method)
-    assert len(found) <= 6
+    assert len(trials_of(method, trials=6)) <= 6
+    assert len(found) == (3 if load_method(method).tuning else 0)  # the same budget for all
+    assert signature(tune).parameters["trials"].default == TRIALS
     assert len({trial.variant.label for trial in found}) == len(found)
     for job in tuning_plan("split-digits-5", found, {}).jobs():
         assert job.config.data.order == "random"
         assert (job.config.data.order_seed, job.config.data.first) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "varied"),
+    [
+        ("owm", {}, {"alpha"}),
+        ("owm", {"mode": "online"}, {"online_alpha"}),
+        ("adam-nscl", {"rule": "ridge"}, {"alpha"}),
+        ("connector", {"rule": "ridge"}, {"alpha", "feature_coef"}),
+        ("connector", {"rule": "energy"}, {"feature_coef"}),
+        ("adns", {"head_epochs": 0}, {"a_core"}),
+    ],
+)
+def test_only_what_counts_is_varied(
+    tmp_path: Path, method: str, options: dict[str, object], varied: set[str]
+) -> None:
+    said = {"options": options, "data": {"first": 2}, "optim": {"epochs": 1}, "threads": 1}
+    made = Tuning.prepare(
+        method, "split-digits-5", {**said, "out": tmp_path}, root=tmp_path, trials=9
+    )
+    assert {name for trial in made.trials for name in trial.point} == varied
+    for job in made.jobs:
+        assert options.items() <= job.config.options.items()
+
+
+def test_the_online_strength_of_owm_trains_differently(tmp_path: Path) -> None:
+    short = {"data": {"first": 1}, "optim": {"epochs": 2}, "threads": 1, "out": tmp_path}
+    said = {"options": {"mode": "online"}, **short}
+    made = Tuning.prepare("owm", "split-digits-5", said, root=tmp_path / "tuned", trials=2)
+    for job in made.jobs:
+        run(job.config)
+    records = [read_metrics(job.directory.metrics_path) for job in made.jobs]
+    first, second = ([r["loss"] for r in some if r["kind"] == "epoch"] for some in records)
+    assert first != second
+    tuned = made.conclude({})
+    assert tuned is not None
+    assert tuned.protocol["options"] == {"mode": "online"}
+    with pytest.raises(NsclError, match=r"--adopt goes without --method\.mode online"):
+        made.adopt(tuned)
+
+
+@pytest.mark.parametrize(
+    ("method", "said", "message"),
+    [
+        ("adam-nscl", {"options": {"rule": "tolerance"}}, "no strength to tune with --method.rule"),
+        ("adam-nscl", {"options": {"a": 3}}, "--method.a 3: that is what tune varies"),
+        ("gpm", {"data": {"order": "natural"}}, "--data.order natural would choose on the very"),
+    ],
+)
+def test_trials_that_choose_nothing_are_refused(
+    tmp_path: Path, method: str, said: dict[str, object], message: str
+) -> None:
+    with pytest.raises(NsclError, match=message):
+        Tuning.prepare(method, "split-digits-5", said, root=tmp_path)
 
 
 def test_short_streams_are_tried_as_a_whole() -> None:

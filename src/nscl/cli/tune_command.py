@@ -2,7 +2,7 @@
 
 import json as jsonlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -18,7 +18,7 @@ def tune(
     benchmark: str,
     /,
     *,
-    trials: int = 6,
+    trials: int = 3,
     adopt: bool = False,
     force: bool = False,
     jobs: int | None = None,
@@ -26,6 +26,7 @@ def tune(
     address: str | None = None,
     out: Path = Path("experiments/tuned"),
     runs: Path = Path("runs/tuning"),
+    options: dict[str, Any] | None = None,
     settings: Annotated[Settings, Parameter(name="*")] = NOTHING_SAID,
     quiet: bool = False,
     json: bool = False,
@@ -39,7 +40,8 @@ def tune(
     benchmark
         A name of `nscl list benchmarks`.
     trials
-        The budget of every method: its grid is thinned to so many trials.
+        The budget of every method: its grid is thinned to so many trials. All have values for
+        3; with more, methods with fewer values have fewer trials.
     adopt
         Make the choice the preset's own, in the package.
     force
@@ -54,6 +56,8 @@ def tune(
         The folder of the records: OUT/BENCHMARK-PRESET/METHOD.json.
     runs
         The folder of the trials' runs.
+    options
+        Of the method, for all trials: --method.NAME.
     settings
         What holds for all trials, as in `nscl run`.
     quiet
@@ -71,11 +75,12 @@ def tune(
     idle = without_strength(names)
     if engine == "local":
         check_data(benchmark, settings.data_dir)
+    usual = {"preset": tunable_preset(benchmark)}
     tunings = [
         Tuning.prepare(
             name,
             benchmark,
-            {"preset": tunable_preset(benchmark), **settings.said(), "out": runs},
+            {**usual, **settings.said(), "out": runs, "options": options or {}},
             root=out,
             trials=trials,
             side_by_side=sharing(engine, jobs),
@@ -84,10 +89,19 @@ def tune(
         for name in names
         if name not in idle
     ]
+    if adopt:
+        for tuning in tunings:
+            tuning.check_adoptable()
     todo = [job for tuning in tunings for job in tuning.open_jobs]
     place = open_engine(engine, jobs=jobs, address=address)
     board = choose_board(slots=place.slots, quiet=quiet, as_json=json)
-    for note in (*crowded(todo, place), *(f"note: {n} has no strength to tune" for n in idle)):
+    told = [f"note: {name} has no strength to tune" for name in idle]
+    told += [
+        f"note: {tuning.method} has {len(tuning.trials)} trials, its values make no {trials}"
+        for tuning in tunings
+        if len(tuning.trials) < trials
+    ]
+    for note in (*crowded(todo, place), *told):
         board.say(note)
     if not todo:
         board.say("all trials are on record")

@@ -1,13 +1,14 @@
 """A tuning from its trials to its record, for one method or many in one queue."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from nscl.engines.execute import Outcome
 from nscl.engines.job import Ending, Job
+from nscl.engines.plan import Settings
 from nscl.engines.tuned_file import (
     TrialRecord,
     Tuned,
@@ -18,6 +19,7 @@ from nscl.engines.tuned_file import (
 from nscl.engines.tuning import TRIALS, Trial, chosen_settings, trials_of, tuning_plan
 from nscl.errors import NsclError
 from nscl.methods.registry import load_method
+from nscl.training.prepare import build_config
 from nscl.training.presets import default_preset
 from nscl.training.tuned_values import TUNABLE, adopt
 
@@ -31,6 +33,7 @@ class Tuning:
     jobs: tuple[Job, ...]
     path: Path
     known: Mapping[str, TrialRecord]
+    options: Settings = field(default_factory=dict)  # of the method, said for all trials
 
     @classmethod
     def prepare(
@@ -47,14 +50,13 @@ class Tuning:
         """Plan the trials; ``said`` are settings for all of them, ``root`` holds the records."""
         if trials < 1:
             raise NsclError(f"{trials} trials: every method needs at least one")
-        found = trials_of(method, trials=trials)
-        if not found:
-            raise NsclError(f"method {method!r} declares no strength: there is nothing to tune")
+        options = said.get("options") or {}
+        found = _trials(method, benchmark, said, trials)
         jobs = tuning_plan(benchmark, found, said).jobs(side_by_side=side_by_side)
         preset = jobs[0].config.preset
         path = tuned_path(root, benchmark=benchmark, preset=preset, method=method)
         known = known_trials(path, {job.name for job in jobs}, force=force)
-        return cls(method, tuple(found), tuple(jobs), path, known)
+        return cls(method, tuple(found), tuple(jobs), path, known, options)
 
     @cached_property
     def open_jobs(self) -> list[Job]:
@@ -84,6 +86,7 @@ class Tuning:
                 "data": config.data.model_dump(mode="json"),
                 "optim": config.optim.model_dump(mode="json"),
                 "model": config.model.model_dump(mode="json"),
+                **({"options": dict(self.options)} if self.options else {}),
             },
         )
         if self.open_jobs or not self.path.exists():
@@ -92,6 +95,7 @@ class Tuning:
 
     def adopt(self, tuned: Tuned) -> Path:
         """Make the choice the preset's own."""
+        self.check_adoptable()
         return adopt(
             tuned.benchmark,
             tuned.preset,
@@ -99,6 +103,33 @@ class Tuning:
             settings=dict(tuned.settings),
             trials=_seen_from_here(self.path),
         )
+
+    def check_adoptable(self) -> None:
+        """A preset has the method's usual options, and a choice for others says nothing there."""
+        if self.options:
+            raise NsclError(
+                f"--adopt goes without {_typed(self.options)}: presets have {self.method}'s usual "
+                "options; leave out --adopt, the record has the choice"
+            )
+
+
+def _trials(method: str, benchmark: str, said: Settings, budget: int) -> list[Trial]:
+    """The trials, each of which must train differently."""
+    config = build_config(benchmark, {**said, "method": method})
+    found = trials_of(method, trials=budget, options=config.options)
+    options = said.get("options") or {}
+    if not found and load_method(method).tuning:
+        raise NsclError(f"{method} has no strength to tune with {_typed(options)}: leave it out")
+    if not found:
+        raise NsclError(f"method {method!r} declares no strength: there is nothing to tune")
+    fixed = {name: value for name, value in options.items() if name in found[0].point}
+    if fixed:
+        raise NsclError(f"{_typed(fixed)}: that is what tune varies; leave it out")
+    return found
+
+
+def _typed(options: Settings) -> str:
+    return " ".join(f"--method.{name} {value}" for name, value in options.items())
 
 
 def _record(job: Job, trial: Trial, ending: Ending | None) -> TrialRecord | None:

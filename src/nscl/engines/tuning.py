@@ -12,24 +12,29 @@ from itertools import product
 from typing import Any
 
 from nscl.data.catalogue import find_benchmark
-from nscl.engines.plan import Plan, Variant, nested, variant
+from nscl.engines.plan import Plan, Settings, Variant, nested, variant
 from nscl.methods.registry import load_method
-from nscl.training.config import merge
+from nscl.training.config import ConfigError, merge
 
-TRIALS = 6
+TRIALS = 3  # as many as every method has values for
 TASKS = 3
 ORDER = {"order": "random", "order_seed": 1}
 
 
-def points(method: str, *, trials: int = TRIALS) -> list[dict[str, float]]:
+def points(
+    method: str, *, trials: int = TRIALS, options: Settings | None = None
+) -> list[dict[str, float]]:
     """The values to try, by option: every combination of the thinned grid.
+
+    ``options`` are those that hold for all trials: they decide which strengths count.
 
     >>> points("gpm")[0]
     {'threshold': 0.9}
     >>> points("finetune")
     []
     """
-    declared = load_method(method).tuning
+    kind = load_method(method)
+    declared = kind.strengths(kind.options_type.model_validate(options or {}))
     if not declared:
         return []
     sizes = best_sizes([len(values) for values in declared.values()], trials)
@@ -73,11 +78,11 @@ class Trial:
     variant: Variant
 
 
-def trials_of(method: str, *, trials: int = TRIALS) -> list[Trial]:
+def trials_of(method: str, *, trials: int = TRIALS, options: Settings | None = None) -> list[Trial]:
     """The trials of a method; none where it declares no strength."""
     return [
         Trial(point, variant(method, {option_path(name): v for name, v in point.items()}))
-        for point in points(method, trials=trials)
+        for point in points(method, trials=trials, options=options)
     ]
 
 
@@ -94,7 +99,13 @@ def tuning_plan(
     benchmark: str, trials: Sequence[Trial], said: Mapping[str, Any], *, seed: int = 0
 ) -> Plan:
     """The trials as runs: the first tasks of a different class order."""
-    asked = said.get("data", {}).get("tasks") or find_benchmark(benchmark).tasks or TASKS
+    data = said.get("data", {})
+    if data.get("order") == "natural":
+        raise ConfigError(
+            "--data.order natural would choose on the very classes that are reported: leave it "
+            "out (tuning takes a random order), or name another one with --data.order-seed"
+        )
+    asked = data.get("tasks") or find_benchmark(benchmark).tasks or TASKS
     settings = merge({"data": {**ORDER, "first": min(TASKS, asked)}}, said)
     return Plan(benchmark, tuple(trial.variant for trial in trials), (seed,), settings)
 

@@ -3,6 +3,7 @@
 All of the method is ``nscl.Memory``; this file only says when to remember what. METHODS §2.
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
@@ -54,6 +55,14 @@ class AdamNSCL(Guarded):
         )
         super().__init__(lab, options, memory)
         self.choices = options
+
+    @classmethod
+    def strengths(cls, options: AdamNSCLOptions) -> Mapping[str, tuple[float, ...]]:
+        """``a`` is of the rule Ratio; Ridge has alpha instead, the others have no values to try."""
+        if options.rule == "ratio":
+            return cls.tuning
+        own = {"alpha": cls.tuning["a"]} if options.rule == "ridge" else {}
+        return own | {name: values for name, values in cls.tuning.items() if name != "a"}
 
     def end_task(self, task: int) -> None:
         """Add the task to the memory."""

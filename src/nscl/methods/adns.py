@@ -72,6 +72,12 @@ class AdNS(Guarded):
     tuning: ClassVar = {"a_core": (10.0, 30.0, 100.0, 300.0, 1000.0), "kl_coef": (0.5, 1.0)}
     memory: Steered
 
+    @classmethod
+    def strengths(cls, options: AdNSOptions) -> Mapping[str, tuple[float, ...]]:
+        """Without a teacher there is nothing that ``kl_coef`` could weigh."""
+        taught = options.head_epochs > 0
+        return {name: v for name, v in cls.tuning.items() if taught or name != "kl_coef"}
+
     def __init__(self, lab: Lab, options: AdNSOptions) -> None:
         memory = Steered(lab.model, norms=options.norms, exclude=unguarded(lab), keep=True)
         super().__init__(lab, options, memory)

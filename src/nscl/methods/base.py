@@ -151,6 +151,11 @@ class Method:
         """
         return model
 
+    @classmethod
+    def strengths(cls, options: Any) -> Mapping[str, tuple[float, ...]]:
+        """What ``nscl tune`` varies with these options: a value that nothing reads is no trial."""
+        return cls.tuning
+
     def training_split(self, task: int) -> Split:
         """The data of a task's epochs."""
         return self.lab.stream[task].train

@@ -63,6 +63,12 @@ class OWM(Guarded):
         self.choices = options
         self._online = _Online(memory, exclude) if isinstance(memory, Steered) else None
 
+    @classmethod
+    def strengths(cls, options: OWMOptions) -> Mapping[str, tuple[float, ...]]:
+        """``alpha`` is of ``task_end``; online, the same values are where alpha begins."""
+        online = options.mode == "online"
+        return {"online_alpha": cls.tuning["alpha"]} if online else cls.tuning
+
     def start_task(self, task: int) -> None:
         """Progress is counted per task."""
         if self._online is not None:
