@@ -6,6 +6,7 @@ from nscl.data.procedural import (
     cutmix,
     dead_leaves,
     filtered_noise,
+    fractals,
     mixup,
     polygons,
     procedural_images,
@@ -20,7 +21,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("paint", [dead_leaves, polygons, coloured_noise, filtered_noise])
+@pytest.mark.parametrize("paint", [dead_leaves, polygons, coloured_noise, filtered_noise, fractals])
 def test_painters_use_the_range_and_differ_between_images(paint, shape) -> None:
     images = paint(40, shape, seeded())
     assert images.shape == (40, *shape)
@@ -41,6 +42,34 @@ def test_dead_leaves_have_flat_areas_and_edges() -> None:
     steps = (images[..., 1:] - images[..., :-1]).abs().amax(1)
     flat = (steps == 0).float().mean()
     assert 0.4 < flat < 0.98
+
+
+def test_fractals_fill_the_picture_unevenly() -> None:
+    """Every border is touched, and where points never come the background stays."""
+    images = fractals(60, (3, 32, 32), seeded())
+    ground = images.flatten(2).mode(2).values[:, :, None, None]
+    drawn = (images - ground).abs().amax(1) > 0.02
+    for side in (drawn[:, 0], drawn[:, -1], drawn[:, :, 0], drawn[:, :, -1]):
+        assert side.any(1).float().mean() > 0.9
+    covered = drawn.flatten(1).float().mean(1)
+    assert 0.1 < covered.median() < 0.95
+    assert covered.std() > 0.05, "no two of the same kind"
+
+
+def test_every_painter_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, int] = {}
+    names = ("dead_leaves", "polygons", "coloured_noise", "filtered_noise", "fractals")
+    for name in names:
+
+        def paint(count, shape, generator, name=name):
+            asked[name] = count
+            return torch.zeros(count, *shape)
+
+        monkeypatch.setattr(f"nscl.data.procedural.{name}", paint)
+    procedural_images(1000, (3, 8, 8), generator=seeded())
+    assert set(asked) == set(names)
+    assert sum(asked.values()) == 1000
+    assert all(150 < count < 250 for count in asked.values())
 
 
 def test_patches_are_moved_whole() -> None:

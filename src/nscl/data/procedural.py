@@ -1,7 +1,8 @@
 """Pictures of nothing: an unlabelled pool where no second data set is on disk.
 
 Dead leaves (Lee, Mumford and Huang, 2001: overlapping discs with power-law radii), coloured
-polygons, 1/f^alpha colour noise and noise under random filters; with current-task images also their
+polygons, 1/f^alpha colour noise, noise under random filters and fractals (iterated function
+systems, Barnsley 1988, coloured as Draves's flames); with current-task images also their
 patch-shuffled, blended (mixup, Zhang et al. 2018) and pasted (CutMix, Yun et al. 2019) copies.
 """
 
@@ -14,6 +15,8 @@ _CHUNK = 1000
 _LEAVES = 40
 _POLYGONS = 10
 _EDGES = 5
+_MAPS = 4
+_SETTLING, _DRAWN = 10, 16  # steps of the chaos game before points are on the fractal, and after
 
 Shape = tuple[int, int, int]
 Painter = Callable[[int, Shape, torch.Generator], Tensor]
@@ -87,6 +90,31 @@ def filtered_noise(count: int, shape: Shape, generator: torch.Generator) -> Tens
     return _stretch(torch.fft.irfft2(spectrum, s=(height, width)))
 
 
+def fractals(count: int, shape: Shape, generator: torch.Generator) -> Tensor:
+    """Return floats in 0..1: attractors of random contractions, played by many points at once.
+
+    Each point jumps by a map drawn at random and takes on half of that map's colour; pixels are
+    as bright as the logarithm of their visits.
+    """
+    points = max(64, shape[1] * shape[2] // 4)
+    turn = 2 * torch.pi * torch.rand((count, _MAPS), generator=generator)
+    tall, wide = 0.3 + 0.5 * torch.rand((2, count, _MAPS), generator=generator)
+    linear = (turn.cos() * tall, -turn.sin() * wide, turn.sin() * tall, turn.cos() * wide)
+    offset = 2 * torch.rand((2, count, _MAPS), generator=generator) - 1
+    colours = torch.rand((shape[0], count, _MAPS), generator=generator)
+    maps = torch.stack([*linear, *offset, *colours])
+    y, x, colour = torch.zeros(count, points), torch.zeros(count, points), torch.zeros(())
+    visits = []
+    for _ in range(_SETTLING + _DRAWN):
+        which = torch.randint(0, _MAPS, (count, points), generator=generator)
+        a, b, c, d, e, f, *tint = maps.gather(2, which.expand(len(maps), -1, -1))
+        y, x = a * y + b * x + e, c * y + d * x + f
+        colour = (colour + torch.stack(tint)) / 2
+        visits.append(torch.cat([torch.stack([y, x]), colour]))
+    background = torch.rand((count, shape[0], 1), generator=generator)
+    return _developed(torch.cat(visits[_SETTLING:], 2), background, shape)
+
+
 def shuffle_patches(images: Tensor, generator: torch.Generator) -> Tensor:
     """Return the images cut into 4 × 4 equal patches, in another order in each image.
 
@@ -123,7 +151,9 @@ def cutmix(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _paint(count: int, shape: Shape, generator: torch.Generator, current: Tensor | None) -> Tensor:
-    painters: tuple[Painter, ...] = (dead_leaves, polygons, coloured_noise, filtered_noise)
+    painters: tuple[Painter, ...] = (
+        dead_leaves, polygons, coloured_noise, filtered_noise, fractals
+    )  # fmt: skip
     borrowed = count // 2 if current is not None and len(current) > 0 else 0
     kinds = torch.randint(0, len(painters), (count - borrowed,), generator=generator)
     numbers = torch.bincount(kinds, minlength=len(painters)).tolist()
@@ -139,6 +169,22 @@ def _paint(count: int, shape: Shape, generator: torch.Generator, current: Tensor
         chosen = torch.split(current[rows].cpu(), third)
         parts += [change(part, generator) for change, part in zip(changes, chosen, strict=False)]
     return torch.cat(parts)[torch.randperm(count, generator=generator)]
+
+
+def _developed(visits: Tensor, background: Tensor, shape: Shape) -> Tensor:
+    """Return visits ``[2 + C, N, V]``, places and colours, as images that they just fill."""
+    channels, height, width = shape
+    places, shades = visits[:2], visits[2:].transpose(0, 1)
+    low, high = places.amin(2, keepdim=True), places.amax(2, keepdim=True)
+    # Short of 1: the last point belongs into the last pixel, not behind it.
+    share = (places - low) / (high - low).clamp(min=1e-6) * 0.9999
+    pixels = ((share[0] * height).long() * width + (share[1] * width).long())[:, None]
+    empty = torch.zeros(len(background), channels, height * width)
+    hits = empty[:, :1].scatter_add(2, pixels, torch.ones(()).expand(pixels.shape))
+    sums = empty.scatter_add(2, pixels.expand_as(shades), shades)
+    bright = (1 + hits).log() / (1 + hits).log().amax(2, keepdim=True)
+    mixed = bright * sums / hits.clamp(min=1) + (1 - bright) * background
+    return mixed.view(len(background), *shape)
 
 
 def _grid(shape: Shape) -> tuple[Tensor, Tensor]:
