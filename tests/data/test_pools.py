@@ -1,4 +1,5 @@
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from nscl.data.canonical import DATASETS, Form
 from nscl.data.catalogue import open_stream
 from nscl.data.errors import DataError, MissingDataError, UnknownBenchmarkError
-from nscl.data.pools import PREFERENCES, UnlabelledPool, open_pool
+from nscl.data.pools import PREFERENCES, UnlabelledPool, choose_pool, open_pool
 from nscl.data.streams import stream_from_datasets
 from nscl.data.tasks import TaskStream
 
@@ -88,6 +89,68 @@ def test_a_folder_of_any_pictures(picture_folder: Path, digits: TaskStream) -> N
     for other in (spec, f"{spec}/train", f"folder:{picture_folder.parent}"):
         with pytest.raises(DataError, match="same pictures"):
             open_pool(other, like=own)
+
+
+def as_folder_stream(tree: Path, root: Path) -> str:
+    """TinyImageNet's training pictures in class folders, half to train on and half to test."""
+    for file in sorted(tree.glob("train/*/images/*")):
+        part = "train" if int(file.stem[-1]) % 2 else "test"
+        place = root / part / file.name.split("_")[0] / file.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
+    return f"folder:{root}"
+
+
+def test_a_stream_inside_the_data_set_is_seen_by_its_place(tiny_tree: Path) -> None:
+    spec = as_folder_stream(tiny_tree, tiny_tree / "mine")
+    own, where = open_stream(spec, tasks=3), tiny_tree.parent
+    with pytest.raises(DataError, match=f"tinyimagenet cannot .* in {tiny_tree} are the stream's"):
+        open_pool("tinyimagenet", like=own, data_dir=where)
+    assert choose_pool(spec, where) == "procedural"
+    assert choose_pool(f"folder:{where}", where) == "tinyimagenet"  # beside it is not in it
+
+
+@pytest.mark.parametrize("size", [64, 32])
+def test_copies_of_the_data_set_are_seen_by_what_they_show(
+    tiny_tree: Path, tmp_path: Path, size: int
+) -> None:
+    """Whatever their names are, and however they were scaled."""
+    spec = as_folder_stream(tiny_tree, tmp_path / "mine")
+    own = open_stream(spec, tasks=3, size=size)
+    assert choose_pool(spec, tmp_path) == "tinyimagenet"
+    for count in (1, 100):
+        with pytest.raises(
+            DataError, match=r"tinyimagenet cannot .* folder:.*: 12 of 12 images are"
+        ):
+            open_pool("auto", like=own, size=count, data_dir=tmp_path)
+    lazy = open_stream(spec, tasks=3, size=size, max_bytes=0)
+    with pytest.raises(DataError, match="such as procedural"):
+        open_pool("tinyimagenet", like=lazy, data_dir=tmp_path)
+
+
+def test_a_stream_handed_over_is_compared_too(digits: TaskStream, tiny_tree: Path) -> None:
+    images = torch.cat([task.train.images for task in digits])[::3]
+    labels = torch.arange(len(images)) % 2
+    pictures = torch.utils.data.TensorDataset(images, labels)
+    own = stream_from_datasets(pictures, pictures, tasks=1, name="mine", size=16)
+    with pytest.raises(
+        DataError, match=r"digits cannot be the unlabelled pool of mine: [0-9,]+ of"
+    ):
+        open_pool("digits", like=own, size=1)
+    assert len(open_pool("tinyimagenet", like=own, data_dir=tiny_tree.parent)) == 12
+
+
+def test_a_folder_of_the_benchmarks_own_pictures(
+    tiny_tree: Path, tmp_path: Path, digits: TaskStream
+) -> None:
+    where = tiny_tree.parent
+    tiny = open_stream("split-tinyimagenet-25", tasks=3, data_dir=where)
+    with pytest.raises(DataError, match="same pictures; choose another pool"):
+        open_pool(f"folder:{tiny_tree}/train", like=tiny, data_dir=where)
+    copies = as_folder_stream(tiny_tree, tmp_path / "copies")
+    with pytest.raises(DataError, match="12 of 12 images are the stream's own"):
+        open_pool(copies, like=tiny, data_dir=where)
+    assert len(open_pool(copies, like=digits)) == 12
 
 
 def test_mistakes_are_named(digits: TaskStream, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Unlabelled pools: images that belong to no task, for the methods that learn from such.
 
-A pool must share no image with the benchmark; its name stands beside every number made with it.
+A pool must share no image with the benchmark, which is checked; its name stands beside every number
+made with it.
 """
 
 import os
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from nscl.data.canonical import DATASETS
 from nscl.data.catalogue import BENCHMARKS, FOLDER_PREFIX, find_dataset
+from nscl.data.disjoint import LOOKED_FOR, lies_in_stream, same_place, shared_images
 from nscl.data.errors import DataError, MissingDataError
 from nscl.data.files import decode_files
 from nscl.data.locate import data_roots, locate
@@ -84,32 +86,63 @@ def open_pool(
         images = procedural_images(size, like.image_shape, generator=generator, current=current)
         return UnlabelledPool("procedural" if current is None else "procedural+current", images)
     if chosen.startswith(FOLDER_PREFIX):
-        return _folder_pool(chosen, like, size, generator)
+        return _folder_pool(chosen, like, size, generator, data_dir)
     names = tuple(find_dataset(part).name for part in chosen.split("+"))
-    if (own := _dataset_of(like.name)) in names:
-        raise DataError(f"{own} cannot be the unlabelled pool of {like.name}: same images")
+    for name in names:
+        if name == _dataset_of(like.name):
+            raise _same(name, like, "it is the benchmark's own data set")
+        if (place := _place_of(name, data_dir)) and lies_in_stream(place, like.name):
+            raise _same(name, like, f"its pictures in {place} are the stream's own")
     parts = [load_dataset(name, data_dir=data_dir, notify=notify).train_images for name in names]
     share = -(-size // len(parts))
-    chosen_images = [_some(part, share, like.image_shape, generator) for part in parts]
-    return UnlabelledPool(_named("+".join(names), like), torch.cat(chosen_images)[:size])
+    drawn = [
+        _some(part, share, like, name, generator) for name, part in zip(names, parts, strict=True)
+    ]
+    return UnlabelledPool(_named("+".join(names), like), torch.cat(drawn)[:size])
 
 
 def _some(
-    images: Pixels, count: int, shape: tuple[int, int, int], generator: torch.Generator
+    images: Pixels, count: int, like: TaskStream, name: str, generator: torch.Generator
 ) -> Tensor:
-    rows = torch.randperm(len(images), generator=generator)[:count]
-    return adapt(torch.from_numpy(images[rows.numpy()]), shape)
+    """Draw and adapt images; those of another data set of the catalogue need no look at them."""
+    foreign = bool(_dataset_of(like.name))
+    rows = torch.randperm(len(images), generator=generator)
+    # A pool of one image is asked for to see whether it can be had: that, too, must be seen then.
+    rows = rows[: count if foreign else max(count, LOOKED_FOR)]
+    drawn = adapt(torch.from_numpy(images[rows.numpy()]), like.image_shape)
+    if not foreign:
+        _refuse_shared(drawn, name, like)
+    return drawn[:count]
+
+
+def _refuse_shared(images: Tensor, name: str, like: TaskStream) -> None:
+    if found := shared_images(images, like):
+        raise _same(name, like, f"{found:,} of {len(images):,} images are the stream's own")
+
+
+def _same(name: str, like: TaskStream, reason: str) -> DataError:
+    return DataError(
+        f"{name} cannot be the unlabelled pool of {like.name}: {reason}; choose another pool "
+        "(--method.pool), such as procedural"
+    )
 
 
 def choose_pool(benchmark: str, data_dir: str | os.PathLike[str] | None = None) -> str:
     """What ``auto`` comes to for a benchmark, with the data that are on this disk."""
-    roots = data_roots(data_dir)
     for candidate in PREFERENCES[_dataset_of(benchmark)]:
-        parts = candidate.split("+")
-        present = [name for name in parts if locate(DATASETS[name], roots) is not None]
+        places = {name: _place_of(name, data_dir) for name in candidate.split("+")}
+        present = [
+            name for name, place in places.items() if place and not lies_in_stream(place, benchmark)
+        ]
         if present:
             return "+".join(present)
     return "procedural"
+
+
+def _place_of(name: str, data_dir: str | os.PathLike[str] | None) -> Path | None:
+    """Where a data set lies; None where it lies nowhere, or is embedded in a package."""
+    found = locate(DATASETS[name], data_roots(data_dir))
+    return None if found is None else found.path
 
 
 def _dataset_of(benchmark: str) -> str:
@@ -118,20 +151,25 @@ def _dataset_of(benchmark: str) -> str:
 
 
 def _folder_pool(
-    spec: str, like: TaskStream, size: int, generator: torch.Generator
+    spec: str,
+    like: TaskStream,
+    size: int,
+    generator: torch.Generator,
+    data_dir: str | os.PathLike[str] | None,
 ) -> UnlabelledPool:
     path = Path(spec.removeprefix(FOLDER_PREFIX)).expanduser()
     files = picture_files(path) if path.is_dir() else []
     if not files:
         raise MissingDataError(f"{path} is not a folder with pictures")
-    if like.name.startswith(FOLDER_PREFIX):
-        own = Path(like.name.removeprefix(FOLDER_PREFIX)).expanduser().resolve()
-        if path.resolve().is_relative_to(own) or own.is_relative_to(path.resolve()):
-            raise DataError(f"{spec} cannot be the unlabelled pool of {like.name}: same pictures")
+    own = _place_of(dataset, data_dir) if (dataset := _dataset_of(like.name)) else None
+    if lies_in_stream(path, like.name) or (own and same_place(path, own)):
+        raise _same(spec, like, "same pictures")
     rows = torch.randperm(len(files), generator=generator)[:size].tolist()
     channels, height, width = like.image_shape
     images = decode_files([files[row] for row in rows], (height, width))
-    return UnlabelledPool(_named(spec, like), recolour(images, channels))
+    images = recolour(images, channels)
+    _refuse_shared(images, spec, like)
+    return UnlabelledPool(_named(spec, like), images)
 
 
 def _named(source: str, like: TaskStream) -> str:
