@@ -68,6 +68,14 @@ class Parabola:
                 parameter.grad = torch.zeros_like(parameter)
             parameter.grad.addcmul_(importance.to(gap.dtype), gap, value=strength)
 
+    def pull(self, weights: Mapping[str, Tensor], strength: float) -> Tensor:
+        """The length of what ``add_gradient`` adds."""
+        slopes = (
+            importance * (weights[name].detach() - self.centre[name])
+            for name, importance in self.importance.items()
+        )
+        return strength * torch.stack([slope.square().sum() for slope in slopes]).sum().sqrt()
+
     def value(self, weights: Mapping[str, Tensor]) -> float:
         """The parabola's value at ``weights``."""
         gaps = {name: weights[name].detach() - centre for name, centre in self.centre.items()}
@@ -93,6 +101,18 @@ class Parabola:
         self.rest = float(state["rest"])
 
 
+def shared_parameters(lab: Lab) -> dict[str, nn.Parameter]:
+    """The parameters that later tasks could spoil, by name.
+
+    They are the backbone's with its normalisation layers', and the one head of a domain stream; a
+    head of its own per task needs no penalty, as it is not trained again.
+    """
+    named = dict(lab.model.backbone_parameters())
+    if lab.stream.scenario == "domain":
+        named |= dict(lab.model.head_parameters(0))
+    return {name: p for name, p in named.items() if p.requires_grad}
+
+
 class PenaltyOptions(Options):
     """What all quadratic penalties have in common."""
 
@@ -102,11 +122,7 @@ class PenaltyOptions(Options):
 
 
 class PenaltyMethod(Method, ABC):
-    """Learn a task while a parabola holds what earlier tasks need; subclasses say its shape.
-
-    Shared parameters are the backbone's with its normalisation layers', and the one head of a
-    domain stream; a head of its own per task needs no penalty, as it is not trained again.
-    """
+    """Learn a task while a parabola holds what earlier tasks need; subclasses say its shape."""
 
     def __init__(self, lab: Lab, options: PenaltyOptions) -> None:
         super().__init__(lab, options)
@@ -114,11 +130,8 @@ class PenaltyMethod(Method, ABC):
         self._strength, self._clip_norm = options.strength, options.clip_norm
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
-        """The parameters that later tasks could spoil, by name."""
-        named = dict(self.model.backbone_parameters())
-        if self.lab.stream.scenario == "domain":
-            named |= dict(self.model.head_parameters(0))
-        return {name: p for name, p in named.items() if p.requires_grad}
+        """What the penalty holds."""
+        return shared_parameters(self.lab)
 
     def after_backward(self, batch: Batch, phase: Phase) -> None:
         """Add the penalty's gradient."""
