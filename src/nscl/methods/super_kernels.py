@@ -3,6 +3,7 @@
 Every convolution keeps one large parameter; branch ``i`` of a block uses its centred crop of size
 ``kernels[i]``. A policy, one bool per sample, block and branch, says which branches are summed.
 A branch runs on its own samples only; GroupNorm treats samples one by one, so that changes nothing.
+A policy of floats 0 and 1 means the same, but runs everything and can be differentiated by.
 """
 
 from collections.abc import Sequence
@@ -62,7 +63,9 @@ class SuperBlock(nn.Module):
         self.default = self.kernels.index(3) if 3 in self.kernels else len(self.kernels) // 2
 
     def forward(self, x: Tensor, policy: Tensor) -> Tensor:
-        """Map ``[N, in, H, W]`` by a policy ``[N, branches]`` of bools."""
+        """Map ``[N, in, H, W]`` by a policy ``[N, branches]``."""
+        if policy.is_floating_point():
+            return self._weighted(x, policy)
         idle = ~policy.any(1)
         if self.shortcut is None:
             short, out = x, x * idle.to(x.dtype)[:, None, None, None]
@@ -79,6 +82,24 @@ class SuperBlock(nn.Module):
         inner = F.relu(self.norm1(self._crops(self.conv1, x.index_select(0, rows), sizes)))
         outer = self.norm2(self._crops(self.conv2, inner, sizes)) + short.index_select(0, rows)
         return out.index_add(0, rows, F.relu(outer).to(out.dtype))
+
+    def _weighted(self, x: Tensor, policy: Tensor) -> Tensor:
+        """All branches on all samples, each times its weight, linear in the weight of each.
+
+        So the slope by a weight is what switching that branch changes, the inactive ones' too.
+        """
+        short = x if self.shortcut is None else self.shortcut(x)
+        branches = [self._branch(x, short, size) for size in self.kernels]
+        unchanged = x if self.shortcut is None else branches[self.default]
+        idle = (1 - policy).prod(1)
+        total = idle[:, None, None, None] * unchanged
+        for weight, branch in zip(policy.unbind(1), branches, strict=True):
+            total = total + weight[:, None, None, None] * branch
+        return total
+
+    def _branch(self, x: Tensor, short: Tensor, size: int) -> Tensor:
+        inner = F.relu(self.norm1(self.conv1(x, size)))
+        return F.relu(self.norm2(self.conv2(inner, size)) + short)
 
     def _crops(self, conv: "SuperConv", x: Tensor, sizes: Sequence[int]) -> Tensor:
         """Convolve each branch's samples with its crop."""
