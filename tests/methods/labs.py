@@ -38,12 +38,15 @@ class Flat:
         return self.lr
 
 
-def stream(widths: Sequence[int], *, images: int = 40, scenario: str = "task") -> TaskStream:
-    """Tasks of random 4 × 4 images; every task has images of all its classes."""
+def stream(
+    widths: Sequence[int], *, images: int = 40, scenario: str = "task", size: int = 4
+) -> TaskStream:
+    """Tasks of random images; every task has images of all its classes."""
     generator = torch.Generator().manual_seed(0)
     tasks = []
     for index, width in enumerate(widths):
-        pixels = torch.randint(0, 256, (images, 1, 4, 4), generator=generator, dtype=torch.uint8)
+        shape = (images, 1, size, size)
+        pixels = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
         split = Split(pixels, torch.arange(images) % width)
         names = tuple(f"{index}.{c}" for c in range(width))
         tasks.append(Task(index, f"task {index}", split, split, tuple(range(width)), names))

@@ -38,7 +38,7 @@ ROWS: dict[int, tuple[str, ...]] = {  # a file and its tests
     24: ("methods/test_gd_wild.py", "test_the_values_of_rows_24_and_25"),
     25: ("methods/test_gd_wild.py", "test_the_values_of_rows_24_and_25"),
     26: (
-        "methods/test_instaparam.py",
+        "methods/test_controller.py",
         "test_bounded_probabilities",
         "test_reward_of_sixteen_of_thirty_two_active",
     ),

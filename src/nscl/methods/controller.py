@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from nscl.methods.super_kernels import NORM_GROUPS
 
+SMALL = 32  # pixels of images that three stages see enough of
 EDGE = 1e-6  # the logarithm of a probability at 0 or 1 is infinite
 
 
@@ -35,6 +36,15 @@ class ControllerBlock(nn.Module):
         short = x if self.shortcut is None else self.shortcut(x)
         inner = F.relu(self.norm1(self.conv1(x)))
         return F.relu(self.norm2(self.conv2(inner)) + short)
+
+
+def stages_for(size: int, width: int) -> tuple[int, ...]:
+    """Widths of the stages: three for images of up to 32 pixels, a fourth for larger ones.
+
+    >>> stages_for(32, 16), stages_for(64, 16)
+    ((16, 32, 64), (16, 32, 64, 128))
+    """
+    return tuple(width << stage for stage in range(3 if size <= SMALL else 4))
 
 
 class Controller(nn.Module):
@@ -73,7 +83,8 @@ class Controller(nn.Module):
             x = F.avg_pool2d(x, 2, ceil_mode=True)
         x = self.blocks(F.relu(self.norm(self.conv(x))))
         logits: Tensor = self.choose(x.mean((2, 3)))
-        p: Tensor = logits.float().sigmoid()
+        exact = torch.promote_types(logits.dtype, torch.float32)  # autocast gives half precision
+        p: Tensor = logits.to(exact).sigmoid()
         return p.view(-1, *self.choices)
 
 
@@ -95,10 +106,18 @@ def drawn(p: Tensor) -> Tensor:
 def reward(
     policy: Tensor, right: Tensor, *, gain: float, miss: float, exponent: float = 1.0
 ) -> Tensor:
-    """Per image: ``gain · max(0, log inactive)^exponent`` if the answer is right, else ``miss``."""
-    inactive = (~policy).flatten(1).sum(1).float()
-    spared = inactive.log().clamp(min=0) ** exponent
-    return torch.where(right, gain * spared, torch.full_like(spared, miss))
+    """Per image: ``gain · spared`` if the answer is right, else ``miss``."""
+    paid = gain * spared((~policy).flatten(1).sum(1), exponent)
+    return torch.where(right, paid, torch.full_like(paid, miss))
+
+
+def spared(inactive: Tensor, exponent: float) -> Tensor:
+    """What a number of inactive branches is worth: ``max(0, log inactive)^exponent``.
+
+    >>> spared(torch.tensor([0, 1, 16]), 1.0)
+    tensor([0.0000, 0.0000, 2.7726])
+    """
+    return inactive.float().log().clamp(min=0) ** exponent
 
 
 def entropy(p: Tensor) -> Tensor:

@@ -1,21 +1,31 @@
 """InstAParam: a controller chooses the parameters for every image (Chen et al., NeurIPS 2020).
 
 The network's convolutions become super kernels (``super_kernels``); per image a controller
-(``controller``) chooses which crops of them are active, and both learn in one step. When a task
-ends its controller is put away: the task is tested with it and the present network. Branches that
-old tasks used become less probable for later ones. METHODS §10.
+(``controller``) chooses which crops of them are active. Both learn from one trial of branches
+(``trials``): the network by the run's optimizer, the controller by its own Adam (``lessons``).
+When a task ends its controller is put away: the task is tested with it and the present network.
+Branches that old tasks used become less probable for later ones. METHODS §10.
 
-Shared weights go on moving: only ``ewc`` holds them, by ``(ewc/2) Σ F (w − w*)²`` with the Fisher
-information of batches under their own arg-max labels, taken when a task ends.
+As published: ``--method.regime online --optim.name sgd --optim.lr 1e-3 --optim.momentum 0``, and
+``--method.pretrain_epochs 100`` for CIFAR-100 and TinyImageNet.
+
+Shared weights go on moving: only ``ewc`` holds them, by ``(ewc/2) Σ F (w − w*)²``, from the second
+task on, with F of ``policy_fisher``. Offline, where tasks have an end, every task adds a term with
+its mean F and the weights it ends with. Online there is one term: after each batch its F is added
+and w* moved to the present weights (the release's F has no factor B = 10: its strengths are ten
+times those here).
 
 GroupNorm has no modes, so the pass that learns also tells the trial's reward; one more, without
 gradient, the decision's. On domain streams, where a test image's task is unknown, the present
-controller serves all tasks.
+controller serves all tasks, and the one head is held like other shared weights.
+
+Unlike the release: a pre-trained first task goes on with its controller, so that it can be tested
+like others; the controller's fourth stage, for images above 32 pixels, follows a 3 × 3 stem.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import torch
@@ -23,22 +33,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.optim import Optimizer
 
-from nscl.core.anchors import Anchor, FisherSums, default_loss
 from nscl.core.ranks import is_distributed, sum_over_ranks
 from nscl.methods.base import Batch, Lab, Method, Outcome, Phase
-from nscl.methods.controller import (
-    Controller,
-    bounded,
-    controller_loss,
-    drawn,
-    entropy,
-    reuse_penalty,
-    reward,
-)
+from nscl.methods.controller import Controller, bounded, drawn, reuse_penalty, stages_for
 from nscl.methods.former import Weights, weights_of
+from nscl.methods.importance_pass import PassOptions, pass_batches
 from nscl.methods.instaparam_options import InstAParamOptions
+from nscl.methods.lessons import Lessons
 from nscl.methods.meter import Meter
+from nscl.methods.penalty import Parabola, Tensors, shared_parameters
+from nscl.methods.policy_fisher import policy_fisher
 from nscl.methods.super_kernels import SuperNet, super_net_like
+from nscl.methods.trials import Chances, try_out
 from nscl.models.heads import TaskModel
 
 
@@ -51,16 +57,15 @@ class InstAParam(Method):
     def __init__(self, lab: Lab, options: InstAParamOptions) -> None:
         super().__init__(lab, options)
         self.choices = options
-        width, channels = options.controller_width, lab.stream.image_shape[0]
+        channels, *size = lab.stream.image_shape
+        stages = stages_for(max(size), options.controller_width)
         self.controller = Controller(
-            channels,
-            self.net.choices,
-            side=options.controller_side,
-            stages=(width, 2 * width, 4 * width),
+            channels, self.net.choices, side=options.controller_side, stages=stages
         ).to(lab.device)
+        self.lessons = Lessons(self.controller, rate=options.controller_lr)
         self.snapshots: dict[int, Weights] = {}
         self.counts = torch.zeros(self.net.choices, dtype=torch.float64)
-        self.anchors: dict[str, Anchor] = {}
+        self.penalty = Parabola()
         self._done, self._meter = 0, Meter()
 
     @classmethod
@@ -77,35 +82,37 @@ class InstAParam(Method):
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Training in the regime asked for, in the first task after its pre-training."""
-        online = self.choices.regime == "online"
-        train = Phase(epochs=1, repeats=10, batch_size=10) if online else Phase()
+        train = Phase(epochs=1, repeats=10, batch_size=10) if self._online else Phase()
         if task or not self.choices.pretrain_epochs:
             return (train,)
-        return (Phase("pretrain", epochs=self.choices.pretrain_epochs), train)
+        return (Phase("pretrain", epochs=self.choices.pretrain_epochs, batch_size=200), train)
+
+    @property
+    def _online(self) -> bool:
+        return self.choices.regime == "online"
 
     def enter_phase(self, task: int, phase: Phase) -> None:
         """Count the steps of a phase from 0."""
         self._done = 0
 
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
-        """The usual optimizer; what old tasks used is known by now, also on resume."""
+        """The network's; the controller begins anew. What old tasks used is known by now."""
         chosen = self.choices
         self._reuse = reuse_penalty(
             self.counts, strength=chosen.reuse, slope=chosen.reuse_slope, shift=chosen.reuse_shift
         ).to(self.lab.device)
         epoch = self.lab.loader(self.training_split(task), purpose=0, batch_size=phase.batch_size)
-        self._length = len(epoch) * (phase.epochs or self.lab.epochs)
+        self._length = len(epoch) * phase.repeats * (phase.epochs or self.lab.epochs)
+        self.lessons.begin()
         return super().optimizer(task, phase)
-
-    def parameter_groups(self, task: int) -> list[dict[str, Any]]:
-        """The controller learns beside the network, at a rate of its own and without decay."""
-        controller = list(self.controller.parameters())
-        group = {"params": controller, "lr": self.choices.controller_lr, "weight_decay": 0.0}
-        return [*super().parameter_groups(task), group]
 
     def logits(self, images: Tensor, task: int) -> Tensor:
         """What the network answers with the branches that the controller decides for."""
-        return self._answer(images, task, self.controller(images) >= self.choices.mu)
+        return self._answer(images, task, self._decision(images))
+
+    def _decision(self, images: Tensor) -> Tensor:
+        decision: Tensor = self.controller(images) >= self.choices.mu
+        return decision
 
     def _answer(self, images: Tensor, task: int, policy: Tensor) -> Tensor:
         logits: Tensor = self.model.head(task)(self.net(images, policy))
@@ -113,23 +120,23 @@ class InstAParam(Method):
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
         """Cross-entropy under a trial policy, and the controller's lesson from that trial."""
+        self.lessons.clear()
         if phase.name == "pretrain":
-            return self._learned(batch, self._random_policy(len(batch.labels)))
-        chosen, wished = self.choices, self.controller(batch.images)
-        p = bounded(wished, alpha=chosen.alpha, reuse=self._reuse)
-        trial, decision = drawn(p), wished >= chosen.mu
-        outcome = self._learned(batch, trial)
-        with torch.no_grad():
-            decided = self._answer(batch.images, batch.task, decision)
-        earned = self._reward(trial, outcome.logits, batch.labels)
-        advantage = earned - self._reward(decision, decided, batch.labels)
-        self._note(p, decision, earned, advantage)
-        lesson = controller_loss(p, trial, advantage, beta=chosen.beta)
+            policy = self._random_policy(len(batch.labels))
+            return self._outcome(batch, self._answer(batch.images, batch.task, policy))
+        wished = self.controller(batch.images)
+        p = bounded(wished, alpha=self.choices.alpha, reuse=self._reuse)
+        trial = try_out(
+            Chances(wished, p, batch.labels, self._done / self._length),
+            lambda policy: self._answer(batch.images, batch.task, policy),
+            self.choices,
+        )
+        self._meter.add(len(batch.labels), **trial.figures)
+        outcome = self._outcome(batch, trial.logits)
         # One backward pass serves both; the loss that is shown stays the network's own.
-        return replace(outcome, loss=outcome.loss + lesson - lesson.detach())
+        return replace(outcome, loss=outcome.loss + (trial.lesson - trial.lesson.detach()))
 
-    def _learned(self, batch: Batch, policy: Tensor) -> Outcome:
-        logits = self._answer(batch.images, batch.task, policy)
+    def _outcome(self, batch: Batch, logits: Tensor) -> Outcome:
         loss = F.cross_entropy(logits, batch.labels)
         if is_distributed():
             # A block that no image of this rank uses must still send its gradient, of zeros.
@@ -141,55 +148,45 @@ class InstAParam(Method):
         keep = min(1.0, 1.5 - self._done / self._length)
         return drawn(torch.full((images, *self.net.choices), keep, device=self.lab.device))
 
-    def _reward(self, policy: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
-        right, chosen = logits.detach().argmax(1) == labels, self.choices
-        return reward(policy, right, gain=chosen.gain, miss=chosen.miss, exponent=chosen.exponent)
-
-    def _note(self, p: Tensor, decision: Tensor, earned: Tensor, advantage: Tensor) -> None:
-        self._meter.add(
-            len(p),
-            active=decision.float().mean(),
-            reward=earned.mean(),
-            advantage=advantage.abs().mean(),
-            entropy=entropy(p.detach()).mean(),
-        )
-
     def after_backward(self, batch: Batch, phase: Phase) -> None:
         """Pull shared weights back to where old tasks left them; the pull's length is shown."""
-        if not self.anchors:
-            return
-        pulled = torch.zeros((), device=self.lab.device)
-        for name, parameter in self.net.named_parameters():
-            pull = self.anchors[name].gradient(parameter.detach(), self.choices.ewc / 2)
-            parameter.grad = pull if parameter.grad is None else parameter.grad + pull
-            pulled += pull.square().sum()
-        self._meter.add(len(batch.labels), pull=pulled.sqrt())
+        if batch.task and self.penalty.importance:
+            shared = shared_parameters(self.lab)
+            self.penalty.add_gradient(shared, self.choices.ewc)
+            pull = self.penalty.pull(shared, self.choices.ewc)
+            self._meter.add(len(batch.labels), pull=pull)
 
     def after_step(self, batch: Batch, phase: Phase) -> None:
-        """Count it."""
+        """Let the controller step too; online, hold the weights once a batch has served."""
+        self.lessons.step(len(batch.labels))
         self._done += 1
+        served = self._done % phase.repeats == 0
+        if self._online and self.choices.ewc and served and phase.name != "pretrain":
+            found = self._fisher(batch.task, [(batch.images, batch.labels)])
+            self.penalty.move(found, shared_parameters(self.lab))
 
     def end_task(self, task: int) -> None:
-        """Put the controller away, count the branches it decides for, anchor the weights."""
+        """Put the controller away, count the branches it decides for, hold the weights."""
         self.snapshots[task] = weights_of(self.controller)
-        used, fisher = torch.zeros_like(self.counts), FisherSums(dict(self.net.named_parameters()))
         split = self.training_split(task)
+        used = torch.zeros_like(self.counts)
         for images, _ in self.lab.loader(split, purpose="end", augment="none", shuffle=False):
             with torch.no_grad():
-                decision = self.controller(images) >= self.choices.mu
-            used += decision.sum(0).cpu()
-            if self.choices.ewc and len(images):
-                fisher.add(default_loss(self._answer(images, task, decision)), len(images))
+                used += self._decision(images).sum(0).cpu()
         self.counts = self.counts + sum_over_ranks(used)
-        if self.choices.ewc:
-            self._hold(fisher)
+        if self.choices.ewc and not self._online and task + 1 < self.lab.tasks:
+            plain = PassOptions(samples=None, stats_augment=False)
+            batches = pass_batches(self.lab, split, task, plain, unit="batch_scaled")
+            self.penalty.add(self._fisher(task, batches), shared_parameters(self.lab))
 
-    def _hold(self, fisher: FisherSums) -> None:
-        fisher.batches = int(sum_over_ranks(torch.tensor([fisher.batches])))
-        fisher.sums = {name: sum_over_ranks(total) for name, total in fisher.sums.items()}
-        for name, anchor in fisher.anchors().items():
-            old = self.anchors.get(name)
-            self.anchors[name] = anchor if old is None else old.plus(anchor)
+    def _fisher(self, task: int, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensors:
+        return policy_fisher(
+            self.model,
+            batches,
+            task=task,
+            parameters=shared_parameters(self.lab),
+            decide=self._decision,
+        )
 
     @contextmanager
     def evaluating(self, task: int) -> Iterator[None]:
@@ -207,29 +204,36 @@ class InstAParam(Method):
         return {**self._meter.read(), "reuse": float(self._reuse.mean())}
 
     def state_bytes(self) -> int:
-        """Controllers, counts and anchors."""
+        """Controllers, counts and the penalty."""
         kept = [t for weights in self.snapshots.values() for t in weights.values()]
-        held = [t for anchor in self.anchors.values() for t in (anchor.fisher, anchor.pull)]
-        return sum(t.nbytes for t in (*kept, *held, self.counts))
+        return sum(t.nbytes for t in (*kept, self.counts)) + self.penalty.nbytes()
 
     def task_state(self) -> dict[str, Any]:
-        """Controllers, counts and anchors of the tasks so far."""
-        anchors = {name: asdict(anchor) for name, anchor in self.anchors.items()}
-        return {"snapshots": self.snapshots, "counts": self.counts, "anchors": anchors}
+        """Controllers, counts and the penalty of the tasks so far."""
+        penalty = self.penalty.state_dict()
+        return {"snapshots": self.snapshots, "counts": self.counts, "penalty": penalty}
 
     def load_task_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
         self.snapshots = {int(task): dict(kept) for task, kept in state["snapshots"].items()}
         self.counts = state["counts"]
-        self.anchors = {name: Anchor(**kept) for name, kept in state["anchors"].items()}
+        self.penalty.load_state_dict(state["penalty"], self.lab.device)
 
     def epoch_state(self) -> dict[str, Any]:
-        """The controller as it is, the step of the phase, the figures."""
-        controller = weights_of(self.controller)
-        return {"controller": controller, "done": self._done, "meter": self._meter.state_dict()}
+        """The controller, its moments, the step of the phase, figures; online the penalty."""
+        return {
+            "controller": weights_of(self.controller),
+            "lessons": self.lessons.state_dict(),
+            "done": self._done,
+            "meter": self._meter.state_dict(),
+            "penalty": self.penalty.state_dict() if self._online else None,
+        }
 
     def load_epoch_state(self, state: Mapping[str, Any]) -> None:
         """Go on from there."""
         self.controller.load_state_dict(state["controller"])
+        self.lessons.load_state_dict(state["lessons"])
         self._done = state["done"]
         self._meter.load_state_dict(state["meter"])
+        if state["penalty"] is not None:
+            self.penalty.load_state_dict(state["penalty"], self.lab.device)

@@ -12,10 +12,10 @@ class InstAParamOptions(Options):
 
     # online, as published: one pass, batches of 10, ten steps on each; offline: as configured
     regime: Literal["online", "offline"] = "offline"
-    pretrain_epochs: NonNegativeInt = 0  # first task: all branches, then random ones
+    pretrain_epochs: NonNegativeInt = 0  # first task, batches of 200: all branches, then some
     kernels: tuple[int, ...] = (7, 5, 3, 1)  # a branch each
     groups: PositiveInt = 4  # of the super kernels' channels
-    controller_lr: float = Field(1e-3, gt=0)
+    controller_lr: float = Field(1e-3, gt=0)  # of its own Adam, constant
     controller_width: int = Field(16, ge=2, multiple_of=2)  # of its first stage
     controller_side: PositiveInt = 32  # larger images are halved for the controller
     mu: float = Field(0.5, ge=0, le=1)  # a branch of at least this probability is active
@@ -28,6 +28,8 @@ class InstAParamOptions(Options):
     reuse_slope: float = 10.0  # how sharply often used branches differ from others
     reuse_shift: float = 0.5  # the share of the most used branch's √count where half is taken
     ewc: NonNegativeFloat = 0.0  # strength that holds the shared weights; off in the release
+    # how the controller learns: from rewards of trials, or by a gradient through relaxed ones
+    estimator: Literal["reinforce", "gumbel"] = "reinforce"
 
     @field_validator("kernels")
     @classmethod

@@ -1,0 +1,97 @@
+"""A trial of branches, and what the controller learns from it: by REINFORCE or straight through.
+
+Both draw a trial from the bounded probabilities and let the network answer under it. REINFORCE, as
+published, asks for one more answer, under the controller's own decision, whose reward is the
+baseline (``controller``); the relaxed trial asks for the reward's slope (``straight_through``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nscl.methods.controller import controller_loss, drawn, entropy, reward
+from nscl.methods.instaparam_options import InstAParamOptions
+from nscl.methods.straight_through import (
+    relaxed,
+    reward_slope,
+    straight_through_loss,
+    temperature,
+)
+
+Answer = Callable[[Tensor], Tensor]  # a policy to the network's logits
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the network answered, what the controller should descend, and figures to show."""
+
+    logits: Tensor
+    lesson: Tensor
+    figures: dict[str, Tensor | float]
+
+
+@dataclass(frozen=True)
+class Chances:
+    """For some images: what the controller wished, and the probabilities trials are drawn from."""
+
+    wished: Tensor
+    p: Tensor
+    labels: Tensor
+    progress: float  # of the phase, from 0 to 1
+
+
+def try_out(chances: Chances, answer: Answer, options: InstAParamOptions) -> Trial:
+    """Draw a trial, let the network answer and learn from it in the way that is asked for."""
+    attempt = _reinforce if options.estimator == "reinforce" else _relax
+    return attempt(chances, answer, options)
+
+
+def _reinforce(chances: Chances, answer: Answer, options: InstAParamOptions) -> Trial:
+    trial, decision = drawn(chances.p), chances.wished >= options.mu
+    logits = answer(trial)
+    with torch.no_grad():
+        decided = answer(decision)
+    earned = _reward(trial, logits, chances.labels, options)
+    advantage = earned - _reward(decision, decided, chances.labels, options)
+    lesson = controller_loss(chances.p, trial, advantage, beta=options.beta)
+    figures = _figures(chances, earned, options)
+    return Trial(logits, lesson, {**figures, "advantage": advantage.abs().mean()})
+
+
+def _relax(chances: Chances, answer: Answer, options: InstAParamOptions) -> Trial:
+    heat = temperature(chances.progress)
+    soft = relaxed(chances.p, temperature=heat)
+    trial = soft.detach() > 0.5
+    # A leaf: the network's loss must not teach the controller, nor the reward the network.
+    switches = trial.to(soft.dtype).requires_grad_()
+    logits = answer(switches)
+    chance = logits.softmax(1).gather(1, chances.labels[:, None])[:, 0]
+    (by_branch,) = torch.autograd.grad(chance.sum(), switches, retain_graph=True)
+    slope = reward_slope(
+        trial,
+        chance.detach(),
+        by_branch,
+        gain=options.gain,
+        miss=options.miss,
+        exponent=options.exponent,
+    )
+    lesson = straight_through_loss(chances.p, soft, slope, beta=options.beta)
+    earned = _reward(trial, logits, chances.labels, options)
+    return Trial(logits, lesson, {**_figures(chances, earned, options), "temperature": heat})
+
+
+def _reward(policy: Tensor, logits: Tensor, labels: Tensor, options: InstAParamOptions) -> Tensor:
+    right = logits.detach().argmax(1) == labels
+    return reward(policy, right, gain=options.gain, miss=options.miss, exponent=options.exponent)
+
+
+def _figures(
+    chances: Chances, earned: Tensor, options: InstAParamOptions
+) -> dict[str, Tensor | float]:
+    return {
+        "active": (chances.wished >= options.mu).float().mean(),
+        "reward": earned.mean(),
+        "entropy": entropy(chances.p.detach()).mean(),
+    }

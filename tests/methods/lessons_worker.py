@@ -1,0 +1,49 @@
+"""One rank of ``test_two_ranks_learn_as_one``: a part of fixed batches, some of them empty."""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from nscl.methods.controller import Controller
+from nscl.methods.lessons import Lessons
+from nscl.methods.policy_fisher import policy_fisher
+from nscl.methods.super_kernels import SuperNet
+from nscl.models import MultiHead
+
+
+def everything(*, rank: int, ranks: int) -> dict[str, Tensor]:
+    """A fixed controller after two steps, and Fisher information under its decisions."""
+    torch.manual_seed(0)
+    net = SuperNet(1, [(4, 1), (8, 2)], kernels=(3, 1))
+    model, controller = MultiHead(net, [3]).double(), Controller(1, (2, 2)).double()
+    sizes = (5, 4, 1)  # of the last one the second rank has nothing
+    whole = [(torch.randn(n, 1, 6, 6).double(), torch.randint(0, 3, (n,))) for n in sizes]
+    mine = [(x[rank::ranks], y[rank::ranks]) for x, y in whole]
+    lessons = Lessons(controller, rate=0.01)
+    for images, _ in mine[:2]:
+        lessons.clear()
+        controller(images).square().sum((1, 2)).mean().backward()
+        lessons.step(len(images))
+    found = policy_fisher(
+        model,
+        mine,
+        task=0,
+        parameters=dict(model.backbone_parameters()),
+        decide=lambda images: controller(images) >= 0.5,
+    )
+    return {**controller.state_dict(), **found}
+
+
+def main(folder: Path, rank: int) -> None:
+    """Meet the other rank through a file, and write what was found."""
+    store = dist.FileStore(str(folder / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.save(everything(rank=rank, ranks=2), folder / f"{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
