@@ -171,6 +171,24 @@ def test_once_is_enough() -> None:
     assert scene.moved() < 1e-12
 
 
+def test_one_optimizer_has_one_memory() -> None:
+    scene = guard()
+    other = nscl.Memory(scene.model, rule=EXACT)
+    with pytest.raises(ProtectionError, match=r"SGD is protected by another memory.*merge"):
+        other.protect(scene.optimizer)
+    assert other.report().optimizers == ()
+    scene.train()
+    assert scene.moved() < 1e-12
+    scene.protection.remove()
+    assert other.protect(scene.optimizer).active
+
+
+def test_a_guard_that_is_gone_is_in_nobodys_way() -> None:
+    scene = guard()
+    scene.optimizer._optimizer_step_pre_hooks.clear()  # as torch drops them from a copy
+    assert nscl.Memory(scene.model).protect(scene.optimizer).active
+
+
 def test_as_a_context_it_ends_with_its_block() -> None:
     scene = guard()
     with scene.protection as protection:

@@ -28,13 +28,13 @@ from nscl.core.inventory import (
     take_inventory,
     unwrap,
 )
-from nscl.core.protection import Protection, check_holds, inner_optimizer
+from nscl.core.protection import Protection, check_holds, check_unguarded, inner_optimizer
 from nscl.core.remembering import Forward, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
 from nscl.core.rules import Ratio, Rule, rule_to_dict
 from nscl.core.shards import reshard
 from nscl.core.state import State, check_model, combine, extend
-from nscl.errors import NsclWarning, ProtectionError, UnsupportedError
+from nscl.errors import NsclWarning, UnsupportedError
 
 ActsOn = Literal["step", "displacement"]
 Scale = Literal["none", "frobenius"]
@@ -108,10 +108,7 @@ class Memory:
         its ``remove()`` restores the optimizer exactly.
         """
         inner = inner_optimizer(optimizer)
-        if any(protection.guards(inner) for protection in self._protections):
-            raise ProtectionError(
-                f"this {type(inner).__name__} is protected already; once is enough for all tasks"
-            )
+        check_unguarded(inner, self)
         check_holds(inner, self._parameters())
         self._hold_statistics()
         protection = Protection(self, inner)

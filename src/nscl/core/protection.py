@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 Hooked = tuple[tuple[Any, ...], dict[str, Any]]
 
+# Who guards an optimizer is known to all memories: two projections one after the other hold
+# neither. An entry ends with its optimizer, and keeps nothing alive itself.
+_GUARDS = weakref.WeakKeyDictionary[Optimizer, "weakref.ref[Protection]"]()
+
 
 class Protection:
     """Keeps one optimizer inside the null space; made by ``Memory.protect``.
@@ -45,6 +49,7 @@ class Protection:
             optimizer.register_step_pre_hook(before),
             optimizer.register_step_post_hook(after),
         ]
+        _GUARDS[optimizer] = weakref.ref(self)
 
     def __enter__(self) -> Self:
         return self
@@ -80,6 +85,11 @@ class Protection:
         self._plan, self._pull, self._plan_key = Plan(), Pull({}, {}), None
         self._planned, self._before, self._origins = [], None, {}
         self._memory._forget_protection(self)
+
+    @property
+    def memory(self) -> "Memory":
+        """Whose null space this is."""
+        return self._memory
 
     def guards(self, optimizer: Optimizer) -> bool:
         """Whether this is the optimizer's active protection."""
@@ -207,6 +217,22 @@ def inner_optimizer(optimizer: object) -> Optimizer:
             "first-order optimizer"
         )
     return optimizer
+
+
+def check_unguarded(optimizer: Optimizer, memory: "Memory") -> None:
+    """One guard is enough; a second memory's projection would undo the first one's."""
+    kind = type(optimizer).__name__
+    known = _GUARDS.get(optimizer)
+    guard = known() if known is not None else None
+    if guard is None or not guard.guards(optimizer):
+        return
+    if guard.memory is memory:
+        raise ProtectionError(f"this {kind} is protected already; once is enough for all tasks")
+    raise ProtectionError(
+        f"this {kind} is protected by another memory already ({guard.memory!r}), and two "
+        "projections one after the other hold neither: call remove() on the Protection that its "
+        "protect() returned, make an optimizer of its own, or merge the two memories"
+    )
 
 
 def check_holds(optimizer: Optimizer, parameters: Mapping[str, Tensor]) -> None:
