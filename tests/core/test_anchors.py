@@ -205,12 +205,25 @@ def test_norm_layers_are_frozen_left_free_or_held_as_asked(make: Any, norms: Any
             assert 0 < moved.norm() < freely.norm()
 
 
-def test_frozen_norm_parameters_are_not_anchored() -> None:
+def test_norms_frozen_while_remembered_are_anchored_for_the_day_they_are_not() -> None:
+    model, x = network(nn.LayerNorm(4)), torch.randn(3, 3).double()
+    memory, usual = nscl.Memory(model), nscl.Memory(model)
+    usual.remember([x])
+    model[1].requires_grad_(False)
+    line = memory.remember([x]).layers[-1]
+    assert (line.name, line.protected_by) == ("1", "ewc")
+    assert not any(p.requires_grad or p.grad is not None for p in model[1].parameters())
+    for name, anchor in usual._state.anchors.items():
+        assert torch.equal(memory._state.anchors[name].fisher, anchor.fisher)
+        assert torch.equal(memory._state.anchors[name].pull, anchor.pull)
+
+
+def test_norms_stay_frozen_when_the_pass_fails() -> None:
     model = network(nn.LayerNorm(4))
-    model[1].bias.requires_grad_(False)
-    memory = nscl.Memory(model)
-    memory.remember([torch.randn(3, 3).double()])
-    assert list(memory._state.anchors) == ["1.weight"]
+    model[1].requires_grad_(False)
+    with pytest.raises(nscl.NsclError):
+        nscl.Memory(model).remember([torch.randn(3, 7).double()])
+    assert not any(p.requires_grad for p in model[1].parameters())
 
 
 def moved(rate: float, momentum: float, *, norms: Literal["ewc", "train"]) -> tuple[Any, Tensor]:

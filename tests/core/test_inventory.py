@@ -127,6 +127,37 @@ def test_one_weight_multiplied_in_two_ways_cannot_be_protected() -> None:
         nscl.Memory(nn.ModuleList(grouped))
 
 
+def test_two_parameters_in_one_storage_cannot_be_protected() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight.data = model[0].weight.data
+    with pytest.raises(UnsupportedError, match=r"'0.weight' and '1.weight' are two parameters in"):
+        nscl.Memory(model)
+    with pytest.raises(UnsupportedError, match="untie them, or exclude="):
+        nscl.Memory(model, exclude=["1"])  # it would still move the other
+    model[1].weight = nn.Parameter(model[0].weight.data[:, :3])
+    with pytest.raises(UnsupportedError, match="in the same memory"):
+        nscl.Memory(model)
+    model[1].weight = nn.Parameter(model[0].weight.data.clone())
+    assert nscl.Memory(model).tasks == 0
+
+
+def test_a_tying_made_later_is_noticed() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    memory = nscl.Memory(model)
+    model[1].weight.data = model[0].weight.data
+    with pytest.raises(UnsupportedError, match="are two parameters in the same"):
+        memory.remember([torch.randn(2, 3)])
+
+
+def test_parameters_side_by_side_in_one_buffer_are_fine() -> None:
+    model, flat = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), torch.randn(2, 9)
+    model[0].weight.data, model[1].weight.data = flat[0].view(3, 3), flat[1].view(3, 3)
+    assert nscl.Memory(model).tasks == 0
+    columns = torch.randn(3, 6)  # these interleave
+    model[0].weight.data, model[1].weight.data = columns[:, :3], columns[:, 3:]
+    assert nscl.Memory(model).tasks == 0
+
+
 def test_convolutions_may_share_a_weight_at_different_strides() -> None:
     class Pyramid(nn.Module):
         def __init__(self) -> None:
@@ -187,6 +218,56 @@ def test_an_excluded_bias_is_left_free_and_its_weight_is_not() -> None:
 def test_a_typo_in_exclude_is_an_error() -> None:
     with pytest.raises(NsclError, match=r"exclude='haeds' matches no.*body, heads, norm"):
         nscl.Memory(model_with_heads(), exclude=["body.0", "haeds"])
+
+
+def test_a_shared_parameter_is_excluded_by_its_first_name_or_not_at_all() -> None:
+    model = nn.ModuleDict({"enc": nn.Linear(3, 3), "dec": nn.Linear(3, 3, bias=False)})
+    model["dec"].weight = model["enc"].weight
+    with pytest.raises(UnsupportedError, match=r"'dec.weight' free, but that is 'enc.weight' too"):
+        nscl.Memory(model, exclude=["dec"])
+    with pytest.raises(UnsupportedError, match=r"'out.weight' free, but that is 'embed.weight'"):
+        nscl.Memory(Tied(), exclude=["out"])  # its bias alone would be left free
+    told = {
+        x.name: x.protected_by
+        for x in nscl.Memory(Tied(), exclude=["out*", "embed"]).report().layers
+    }
+    assert told == {
+        "mix": "free until remembered",
+        "embed.weight": "excluded",
+        "out.bias": "excluded",
+    }
+
+
+class GatedHeads(nn.Module):
+    """Unknown layers, one of which a pass runs, and a parameter that a function is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.heads = nn.ModuleList([nn.GRU(4, 2), nn.GRU(4, 2), nn.PReLU(4)])
+        self.scales = nn.ParameterList([torch.ones(4), torch.ones(4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.heads[0](self.heads[2](self.body(x)) * self.scales[0])[0]
+
+
+def test_unknown_layers_that_never_ran_stay_free_until_they_do() -> None:
+    model = GatedHeads()
+    memory = nscl.Memory(model, unsupported="freeze")
+    told = {x.name: x.protected_by for x in memory.remember([torch.randn(3, 4)]).layers}
+    for name in ("heads.0.weight_ih_l0", "heads.0.bias_hh_l0", "heads.2.weight", "scales.0"):
+        assert told[name] == "frozen", name
+    for name in ("heads.1.weight_ih_l0", "heads.1.bias_hh_l0", "scales.1"):
+        assert told[name] == "free until remembered", name
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with memory.protect(optimizer):
+        out = model(torch.randn(5, 4)).sum() + model.heads[1](torch.randn(5, 4))[0].sum()
+        (out + model.scales[1].sum()).backward()
+        optimizer.step()
+    moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
+    assert moved >= {"heads.1.weight_ih_l0", "scales.1"}
+    assert not moved & {"heads.0.weight_ih_l0", "heads.2.weight", "scales.0"}
 
 
 @pytest.mark.parametrize("how", ["freeze", "train"])

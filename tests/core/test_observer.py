@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -194,6 +195,157 @@ LOOKS: dict[str, Callable[[Functional, Tensor], Tensor]] = {
 def test_looking_at_a_weight_is_not_using_it(look: Any) -> None:
     report = nscl.Memory(Functional(look)).remember([torch.randint(0, 5, (2, 3))])
     assert report.tasks == 1
+
+
+class FunctionalNorm(nn.Module):
+    """Hands the norm's weights to a function, or runs the norm as a module."""
+
+    def __init__(self, *, as_module: bool = False) -> None:
+        super().__init__()
+        self.linear, self.norm, self.as_module = nn.Linear(4, 6), nn.LayerNorm(6), as_module
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.as_module:
+            return self.norm(self.linear(x))
+        return F.layer_norm(self.linear(x), (6,), self.norm.weight, self.norm.bias)
+
+
+@pytest.mark.parametrize("norms", ["ewc", "freeze"])
+def test_a_norm_used_outside_of_its_layer_is_an_error(norms: Any) -> None:
+    memory = nscl.Memory(FunctionalNorm(), norms=norms)
+    with pytest.raises(UnsupportedError, match=r"'norm.weight' is used by .*layer_norm"):
+        memory.remember([torch.randn(3, 4)])
+    assert memory.tasks == 0
+    assert nscl.Memory(FunctionalNorm(as_module=True), norms=norms).remember([torch.randn(3, 4)])
+    assert nscl.Memory(FunctionalNorm(), norms="train").remember([torch.randn(3, 4)])
+    assert nscl.Memory(FunctionalNorm(), norms=norms, exclude="norm").remember([torch.randn(3, 4)])
+
+
+def test_a_norm_of_ones_own_may_use_its_own_weights() -> None:
+    class ChannelsFirst(nn.LayerNorm):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.layer_norm(x.mT, (4,), self.weight, self.bias).mT
+
+    report = nscl.Memory(nn.Sequential(ChannelsFirst(4), nn.Linear(5, 2))).remember(
+        [torch.randn(2, 4, 5)]
+    )
+    assert report.layers[-1].protected_by == "ewc"
+
+
+class Gated(nn.Module):
+    """A layer of one's own whose child is used by a function, or called."""
+
+    def __init__(self, *, as_module: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 4))
+        self.gate, self.as_module = nn.Linear(4, 2), as_module
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = self.gate(x) if self.as_module else F.linear(x, self.gate.weight, self.gate.bias)
+        return x @ self.weight.T + gate
+
+
+nscl.register_layer(Gated)(lambda module, x: x)
+
+
+def test_a_registered_layer_does_not_hide_its_children() -> None:
+    with pytest.raises(UnsupportedError, match=r"'0.gate.weight' is used by .*'linear'"):
+        nscl.Memory(nn.Sequential(Gated(as_module=False))).remember([torch.randn(3, 4)])
+    memory = nscl.Memory(nn.Sequential(Gated(as_module=True)))
+    told = {line.name: line.protected_by for line in memory.remember([torch.randn(3, 4)]).layers}
+    assert told == {"0": "null space", "0.gate": "null space"}
+
+
+def patch(layer: nn.Module, forward: Callable[..., Any]) -> nn.Module:
+    layer.forward = MethodType(forward, layer)
+    return layer
+
+
+def square(layer: nn.Module, x: Tensor) -> Tensor:
+    return F.linear(x**2, layer.weight, layer.bias)
+
+
+def wrapped(layer: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return type(layer).forward(layer, *args, **kwargs)
+
+
+def test_a_forward_on_the_instance_that_computes_something_else_is_an_error() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), patch(nn.Linear(4, 2), square))
+    memory = nscl.Memory(model)
+    with pytest.raises(UnsupportedError, match=r"'2' was given a forward.*what Linear does"):
+        memory.remember([torch.randn(3, 4)])
+    assert memory.tasks == 0
+    assert nscl.Memory(model, exclude="2").remember([torch.randn(3, 4)]).tasks == 1
+
+
+PATCHED: dict[str, tuple[Callable[[], nn.Module], Any]] = {
+    "Linear": (lambda: nn.Linear(4, 2), torch.randn(3, 4)),
+    "Conv2d": (lambda: nn.Conv2d(2, 3, 3, padding=1), torch.randn(2, 2, 5, 5)),
+    "Embedding": (lambda: nn.Embedding(5, 4), torch.tensor([[1, 2]])),
+    "attention": (lambda: nn.MultiheadAttention(4, 2, batch_first=True), torch.randn(2, 3, 4)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", PATCHED)
+def test_a_forward_on_the_instance_that_wraps_its_own_is_fine(
+    kind: str, dtype: torch.dtype
+) -> None:
+    make, x = PATCHED[kind]
+    model, x = make().to(dtype), x.to(dtype) if x.is_floating_point() else x
+    run = (lambda m, x: m(x, x, x)) if kind == "attention" else (lambda m, x: m(x))
+    plain, memory = nscl.Memory(model), nscl.Memory(model)
+    plain.remember([x], forward=run)
+    patch(model, wrapped)
+    memory.remember([x], forward=run)
+    assert same(remembered(memory), remembered(plain))
+
+
+def test_a_convolution_patched_inside_is_noticed() -> None:
+    conv = nn.Conv2d(2, 3, 3)
+    conv._conv_forward = lambda x, weight, bias: F.conv2d(x.abs(), weight, bias)
+    with pytest.raises(UnsupportedError, match="does not compute what Conv2d does"):
+        nscl.Memory(conv).remember([torch.randn(2, 2, 4, 4)])
+
+
+def test_a_compiled_attention_is_read_like_any_other() -> None:
+    attention, x = nn.MultiheadAttention(4, 2, batch_first=True), torch.randn(2, 3, 4)
+    plain, memory = nscl.Memory(attention), nscl.Memory(attention)
+    plain.remember([x], forward=lambda m, x: m(x, x, x))
+    attention.compile(backend="eager")
+    memory.remember([x], forward=lambda m, x: m(x, x, x))
+    assert same(remembered(memory), remembered(plain))
+
+
+INPUTS: dict[str, tuple[Callable[[], Tensor], str]] = {
+    "jagged": (lambda: parts(torch.jagged), "nested float32 tensor of 2 parts"),
+    "nested": (lambda: parts(torch.strided), "nested float32 tensor of 2 parts"),
+    "sparse": (lambda: torch.randn(3, 4).to_sparse(), r"sparse_coo float32 tensor of shape \(3, 4"),
+}
+
+
+def parts(layout: torch.layout) -> Tensor:
+    return torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)], layout=layout)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("kind", INPUTS)
+def test_inputs_that_are_not_dense_are_named(kind: str) -> None:
+    make, described = INPUTS[kind]
+    memory = nscl.Memory(nn.Sequential(nn.Linear(4, 2)))
+    with pytest.raises(FeatureError, match=f"layer '0' was given a {described}.*exclude=") as told:
+        memory.remember([make()])
+    assert "forward=lambda" not in str(told.value)
+
+
+def test_rows_that_cannot_be_read_are_not_the_models_fault() -> None:
+    class Own(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x)
+
+    nscl.register_layer(Own)(lambda module, x: 1 / 0)
+    with pytest.raises(FeatureError, match=r"rows of layer '0' \(Own\).*ZeroDivisionError"):
+        nscl.Memory(nn.Sequential(Own(4, 2))).remember([torch.randn(3, 4)])
 
 
 def test_a_loss_may_use_the_weights() -> None:

@@ -190,6 +190,19 @@ def test_bad_losses_are_told(loss: Any, message: str) -> None:
     assert memory.tasks == 0
 
 
+def test_an_output_without_gradient_is_not_called_a_loss() -> None:
+    with pytest.raises(FeatureError, match="output has no gradient"):
+        nscl.Memory(network()).remember([images()], forward=torch.no_grad()(lambda m, x: m(x)))
+
+
+def test_a_covariance_without_room_names_its_layer() -> None:
+    """4 · 10¹² numbers: no machine has them, and nothing is touched before that is found out."""
+    memory = nscl.Memory(nn.Sequential(nn.Linear(2_000_000, 1, bias=False)))
+    with pytest.raises(FeatureError, match=r"'0' has 2000000 input.*29802.3 GiB.*exclude=\['0'\]"):
+        memory.remember([torch.randn(1, 2_000_000)])
+    assert memory.tasks == 0
+
+
 def renamed(model: nn.Sequential) -> None:
     model._modules["four"] = model._modules.pop("4")
 

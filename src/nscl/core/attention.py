@@ -6,14 +6,13 @@ code with the same masks, so nothing about attention is written a second time he
 """
 
 import inspect
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nscl.core.layers import Call, LayerType, Matrix, add_layer_type
+from nscl.core.patched import own_output, unpatched
 from nscl.core.running import Observation, Rows
 
 
@@ -46,18 +45,12 @@ def _rows(values: Tensor) -> Rows:
 
 
 def _attended(module: nn.MultiheadAttention, call: Call) -> Tensor:
-    # Not copy.copy: a class made by fully_shard wants to construct its modules itself.
-    probe: Any = object.__new__(type(module))
-    probe.__dict__.update(module.__dict__)
-    # The copy shares its dictionaries with the original: give it its own before changing them.
-    probe._modules = dict(module._modules)
-    for hooks in ("_forward_hooks", "_forward_pre_hooks"):
-        setattr(probe, hooks, OrderedDict())
+    probe = unpatched(module)
     size, weight = module.embed_dim, module.out_proj.weight
     identity = nn.Linear(size, size, bias=False, device="meta", dtype=weight.dtype)
     identity.weight = nn.Parameter(torch.eye(size, dtype=weight.dtype, device=weight.device))
     probe.out_proj = identity
-    attended: Tensor = probe(*call.args, **call.kwargs)[0]
+    attended: Tensor = own_output(probe, call)[0]
     return attended
 
 

@@ -34,7 +34,7 @@ def samples_in(batch: Any) -> int:
     first = _first_tensor(batch)
     if first is None or first.ndim == 0:
         return 1
-    return int(first.shape[0]) if first.numel() else 0
+    return int(first.size(0)) if first.numel() else 0  # a nested tensor has no other size
 
 
 def _first_tensor(batch: Any) -> Tensor | None:
@@ -50,7 +50,11 @@ def _first_tensor(batch: Any) -> Tensor | None:
 def describe(batch: Any) -> str:
     """A batch in words, for error messages."""
     if isinstance(batch, Tensor):
-        return f"{str(batch.dtype).removeprefix('torch.')} tensor of shape {tuple(batch.shape)}"
+        dtype = str(batch.dtype).removeprefix("torch.")
+        if batch.is_nested:
+            return f"nested {dtype} tensor of {batch.size(0)} parts"
+        sparse = "" if batch.layout == torch.strided else f"{batch.layout} ".removeprefix("torch.")
+        return f"{sparse}{dtype} tensor of shape {tuple(batch.shape)}"
     if isinstance(batch, Mapping):
         return f"{type(batch).__name__} with keys {', '.join(map(str, batch))}"
     if isinstance(batch, Sequence) and batch and isinstance(batch[0], Tensor):

@@ -51,6 +51,12 @@ class Block:
         """Qualified names of all parameters this block touches."""
         return (self.weight, *(bias.parameter for bias in self.biases))
 
+    @property
+    def way_out(self) -> str:
+        """How to leave this layer unprotected, for error messages; a bare layer cannot be."""
+        owner = self.weight.rpartition(".")[0]
+        return f", or leave it free with exclude=['{owner}']" if owner else ""
+
     def signature(self) -> dict[str, object]:
         """What must agree between a memory and a model; goes into files."""
         return {

@@ -50,7 +50,9 @@ def write_report(
             layers.append(_line(name, type(module).__name__, features, how))
     for name, owner in found.unsupported.items():
         if name in found.parameters:
-            how = "frozen" if name in state.held else "left free"
+            later = options["unsupported"] == "freeze"
+            free = "free until remembered" if later else "left free"
+            how = "frozen" if name in state.held else free
             layers.append(_line(name, owner, found.parameters[name].numel(), how))
     layers += [
         _line(name, "parameter", found.parameters[name].numel(), "excluded")

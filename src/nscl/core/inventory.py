@@ -14,6 +14,7 @@ from torch.nn.utils import parametrize
 from nscl.core import attention as _attention  # noqa: F401  (registers MultiheadAttention)
 from nscl.core.blocks import Bias, Block
 from nscl.core.layers import NORMS, LayerType, Matrix, layer_type_of
+from nscl.core.overlaps import reject_overlaps
 from nscl.errors import NsclError, UnsupportedError
 
 
@@ -33,6 +34,7 @@ class Inventory:
     uses: dict[nn.Module, list[Use]] = field(default_factory=dict)
     norms: dict[str, nn.Module] = field(default_factory=dict)
     unsupported: dict[str, str] = field(default_factory=dict)  # parameter → reason
+    owners: dict[nn.Module, list[str]] = field(default_factory=dict)  # of unsupported ones
     excluded: set[str] = field(default_factory=set)
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
 
@@ -84,6 +86,7 @@ def take_inventory(model: nn.Module, *, exclude: Sequence[str] = ()) -> Inventor
             if layer_type is not None:
                 _add_layer(found, clean(name), module, layer_type)
     _check_biases(found)
+    reject_overlaps(found.parameters, found.excluded)
     _share_token_biases(found)
     _find_unsupported(found, model)
     return found
@@ -116,6 +119,20 @@ def _exclude(found: Inventory, model: nn.Module, patterns: Sequence[str]) -> Non
                 f"exclude={pattern!r} matches no module or parameter; top-level names: {known}"
             )
         found.excluded |= hit
+    _check_shared_names(found, model, patterns)
+
+
+def _check_shared_names(found: Inventory, model: nn.Module, patterns: Sequence[str]) -> None:
+    """A parameter that two modules share is left free for both or for none."""
+    names = found.names
+    for alias, parameter in model.named_parameters(remove_duplicate=False):
+        name, alias = names[id(parameter)], clean(alias)
+        meant = any(fnmatchcase(prefix, p) for p in patterns for prefix in _prefixes(alias))
+        if meant and name not in found.excluded:
+            raise UnsupportedError(
+                f"exclude would leave '{alias}' free, but that is '{name}' too, which is not "
+                f"excluded: untie them, or exclude=['{name}', ...] to leave it free for both"
+            )
 
 
 def _prefixes(name: str) -> Iterator[str]:
@@ -249,6 +266,11 @@ def _find_unsupported(found: Inventory, model: nn.Module) -> None:
     for name in found.parameters:
         if name not in covered:
             found.unsupported[name] = owners.get(name, "unknown")
+    names = found.names
+    for module in model.modules():
+        mine = [names[id(p)] for p in module.parameters(recurse=False)]
+        if unknown := [name for name in mine if name in found.unsupported]:
+            found.owners[module] = unknown
 
 
 def reject_unsupported(found: Inventory) -> None:

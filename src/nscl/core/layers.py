@@ -54,6 +54,7 @@ class LayerType:
 
 
 _TYPES: dict[type[nn.Module], LayerType] = {}
+METHODS = ("forward", "_conv_forward")  # what a layer computes
 _M = TypeVar("_M", bound=Callable[..., Tensor])
 
 
@@ -103,7 +104,7 @@ def layer_type_of(module: nn.Module) -> LayerType | None:
         if parent in _TYPES:
             same = all(
                 getattr(type(module), method, None) is getattr(parent, method, None)
-                for method in ("forward", "_conv_forward")
+                for method in METHODS
             )
             return _TYPES[parent] if same else None
     return None

@@ -29,7 +29,7 @@ from nscl.core.inventory import (
     unwrap,
 )
 from nscl.core.protection import Protection, check_holds, check_unguarded, inner_optimizer
-from nscl.core.remembering import Forward, Loss, Pass, gather
+from nscl.core.remembering import Forward, Gathered, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
 from nscl.core.rules import Ratio, Rule, rule_to_dict
 from nscl.core.shards import reshard
@@ -142,13 +142,19 @@ class Memory:
             self._hold_statistics()  # of norm layers added since the last time, too
         with torch.inference_mode(False):  # norm anchors need gradients
             gathered = gather(
-                Pass(self.model, found, self._anchored(found), batch_mean=batch_mean),
+                Pass(
+                    self.model,
+                    found,
+                    self._anchored(found),
+                    batch_mean=batch_mean,
+                    norms_held=self.norms != "train",
+                ),
                 batches,
                 forward or call,
                 loss,
                 progress=progress,
             )
-            held = self._held(found, gathered.norms_seen)
+            held = self._held(found, gathered)
             self._replace(extend(self._state, found, gathered, held=held))
         return self.report()
 
@@ -254,17 +260,16 @@ class Memory:
         return found
 
     def _anchored(self, found: Inventory) -> dict[str, Tensor]:
-        if self.norms != "ewc":
-            return {}
-        return {name: p for name, p in found.norm_parameters().items() if p.requires_grad}
+        # Frozen ones too: they may be unfrozen one day, and the data will be gone by then.
+        return dict(found.norm_parameters()) if self.norms == "ewc" else {}
 
-    def _held(self, found: Inventory, norms_seen: set[str]) -> frozenset[str]:
+    def _held(self, found: Inventory, gathered: Gathered) -> frozenset[str]:
         """Parameters that may not move at all from now on."""
         held = set(self._state.held)
         if self.unsupported == "freeze":
-            held |= {name for name in found.unsupported if name in found.parameters}
+            held |= gathered.used & found.parameters.keys()
         if self.norms == "freeze":
-            held |= found.norm_parameters(norms_seen).keys()
+            held |= found.norm_parameters(gathered.norms_seen).keys()
         return frozenset(held)
 
     def _parameters(self) -> dict[str, nn.Parameter]:

@@ -1,136 +1,69 @@
-"""One pass over old data with eyes open: hooks that fetch layer inputs, and nothing left behind.
-
-Hooks see calls of modules. A model may also hand a module's weight to a function itself
-(``F.linear(x, self.embed.weight)``); a witness watches every torch function during the pass, so
-that such a use is an error with a name, never a layer that silently stays unprotected.
-"""
+"""One pass over old data with eyes open: hooks that fetch layer inputs, and nothing left behind."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor, nn
 
+from nscl.core.batches import describe
 from nscl.core.blocks import Block
 from nscl.core.inventory import Inventory
-from nscl.core.layers import Call, layer_type_of
+from nscl.core.layers import Call, LayerType, layer_type_of
+from nscl.core.patched import computes_as_its_type, is_patched
 from nscl.core.running import Observation
-from nscl.errors import UnsupportedError
+from nscl.core.witness import Witness
+from nscl.errors import FeatureError, NsclError
 
 Sink = Callable[[Block, Observation, int | None], None]
 
-# Looking at a weight is not using it.
-_HARMLESS = {"size", "dim", "numel", "ndimension", "stride", "is_floating_point", "is_contiguous",
-             "is_complex", "element_size", "data_ptr", "__repr__", "__hash__", "requires_grad_",
-             "storage_offset", "__len__", "nelement", "get_device", "new_zeros", "new_ones",
-             "new_empty", "new_full", "new_tensor", "zeros_like", "ones_like",
-             "empty_like"}  # fmt: skip
-# Attributes that hand the values on, where shape or dtype only tell about them.
-_VIEWS = {"T", "mT", "H", "mH", "data", "real", "imag"}
-# ``x.to(weight)`` asks the weight for its dtype only, ``weight.to(...)`` is a use of it.
-_OF_THE_FIRST = {"to", "type_as"}
-
-
-class Witness(TorchFunctionMode):
-    """Knows which module is running, and notes weights used outside of their own module."""
-
-    def __init__(self, protected: dict[int, str]) -> None:
-        super().__init__()
-        self.protected = protected
-        self.running: list[frozenset[int]] = []
-        self.blind = False
-        self.strangers: dict[str, str] = {}
-        self.norms_seen: set[str] = set()
-
-    @contextmanager
-    def looking_away(self) -> Iterator[None]:
-        """What happens meanwhile is no part of the pass: losses, recomputation in backward."""
-        self.blind = True
-        try:
-            yield
-        finally:
-            self.blind = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Check the arguments for protected parameters, then do what was asked."""
-        kwargs = kwargs or {}
-        name, harmless = _name(func)
-        if not (self.blind or harmless):
-            owned = self.running[-1] if self.running else frozenset()
-            used = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
-            for key in _parameters(used):
-                if key in self.protected and key not in owned:
-                    self.strangers.setdefault(self.protected[key], name)
-        return func(*args, **kwargs)
-
-
-def _name(func: Any) -> tuple[str, bool]:
-    """What a torch function (or attribute) is called, and whether it only looks at a tensor."""
-    name = getattr(func, "__name__", str(func))
-    if name == "__get__":
-        name = getattr(func.__self__, "__name__", name)
-        return name, name not in _VIEWS
-    return name, name in _HARMLESS
-
-
-def _parameters(values: Iterable[Any]) -> Iterator[int]:
-    """Identities of all parameters among arguments, also inside lists (``torch.cat([...])``)."""
-    for value in values:
-        if isinstance(value, nn.Parameter):
-            yield id(value)
-        elif isinstance(value, list | tuple):
-            yield from _parameters(value)
-
 
 @contextmanager
-def observing(found: Inventory, sink: Sink) -> Iterator[Witness]:
-    """Report every call of every protected layer to ``sink``; yields what is seen besides."""
-    names = found.names
-    protected = {
-        key: name
-        for key, name in names.items()
-        if any(name in block.parameters for block in found.blocks.values())
-    }
-    witness = Witness(protected)
+def observing(found: Inventory, sink: Sink, *, norms: bool = False) -> Iterator[Witness]:
+    """Report every call of every protected layer to ``sink``; yields what is seen besides.
+
+    ``norms`` tells whether normalisation layers are held, so that no use of them may be missed.
+    """
+    protected = {name for block in found.blocks.values() for name in block.parameters}
+    protected |= found.norm_parameters().keys() if norms else set()
+    witness = Witness(found.names, protected)
     with ExitStack() as stack:
         for module in found.uses:
-            owned = _owned(module, found, names)
-            # First of all, so that it has run when the layer's own hooks raise.
-            enter = module.register_forward_pre_hook(_enter(witness, owned), prepend=True)
-            stack.callback(enter.remove)
             leave = _leave(witness, module, found, sink)
-            # First of all hooks: fully_shard's own would already have taken the weights apart.
-            handle = module.register_forward_hook(
-                leave, prepend=True, with_kwargs=True, always_call=True
-            )
-            stack.callback(handle.remove)
+            _follow(stack, witness, module, _owned(module, found), leave)
         for name, norm in found.norms.items():
-            stack.callback(norm.register_forward_hook(_note(witness.norms_seen, name)).remove)
+            own = frozenset(found.names[id(p)] for p in norm.parameters())
+            _follow(stack, witness, norm, own, _leave_norm(witness, name))
+        for module, names in found.owners.items():
+            stack.callback(module.register_forward_hook(_note(witness, names)).remove)
         with witness:
             yield witness
-    if witness.strangers:
-        name, function = next(iter(witness.strangers.items()))
-        raise UnsupportedError(
-            f"parameter '{name}' is used by torch function '{function}' outside of its own layer, "
-            "so its inputs there cannot be seen: call the layer as a module, write a module for "
-            f"that use and teach it with @nscl.register_layer, or exclude=['{name}']"
-        )
+    witness.testify()
 
 
-def _owned(module: nn.Module, found: Inventory, names: dict[int, str]) -> frozenset[int]:
-    mine = {
-        name
-        for use in found.uses[module]
-        if use.block
-        for name in found.blocks[use.block].parameters
-    }
-    keys = {id(p) for p in module.parameters()}
-    return frozenset(keys | {key for key, name in names.items() if name in mine})
+def _follow(
+    stack: ExitStack,
+    witness: Witness,
+    module: nn.Module,
+    owned: frozenset[str],
+    leave: Callable[..., None],
+) -> None:
+    # First of all, so that it has run when the layer's own hooks raise.
+    enter = module.register_forward_pre_hook(_enter(witness, owned), prepend=True)
+    stack.callback(enter.remove)
+    # First of all hooks: fully_shard's own would already have taken the weights apart.
+    handle = module.register_forward_hook(leave, prepend=True, with_kwargs=True, always_call=True)
+    stack.callback(handle.remove)
 
 
-def _enter(witness: Witness, owned: frozenset[int]) -> Callable[..., None]:
+def _owned(module: nn.Module, found: Inventory) -> frozenset[str]:
+    """What a layer's type knows about; a child's weights are the child's own."""
+    blocks = [found.blocks[use.block] for use in found.uses[module] if use.block]
+    return frozenset(name for block in blocks for name in block.parameters)
+
+
+def _enter(witness: Witness, owned: frozenset[str]) -> Callable[..., None]:
     def hook(module: nn.Module, args: Any) -> None:
         witness.running.append(owned)
 
@@ -142,26 +75,76 @@ def _leave(
 ) -> Callable[..., None]:
     layer_type = layer_type_of(module)
     uses = found.uses[module]
+    blocks = [found.blocks[use.block] if use.block else None for use in uses]
+    layer = next((block for block in blocks if block), None)
+    patched = is_patched(module)
 
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         witness.running.pop()
         raised = output is None
-        if raised or witness.blind or layer_type is None:
+        if raised or witness.blind or layer_type is None or layer is None:
             return
         with witness.looking_away(), torch.no_grad():
             call = Call(args, kwargs, output)
-            for use, seen in zip(uses, layer_type.observe(module, call), strict=True):
-                if use.block:
-                    sink(found.blocks[use.block], seen, use.constant)
+            if patched and not computes_as_its_type(module, call):
+                witness.altered.append(layer)
+                return
+            rows = _seen(layer, module, layer_type, call)
+            for use, block, seen in zip(uses, blocks, rows, strict=True):
+                if block:
+                    sink(block, seen, use.constant)
 
     return hook
 
 
-def _note(seen: set[str], name: str) -> Callable[..., None]:
+def _seen(layer: Block, module: nn.Module, layer_type: LayerType, call: Call) -> list[Observation]:
+    """What a call feeds a layer's matrices; a problem here is not the model's."""
+    given = [t for t in (*call.args, *call.kwargs.values()) if isinstance(t, Tensor)]
+    for tensor in given:
+        if tensor.is_nested or tensor.layout != torch.strided:
+            raise FeatureError(
+                f"layer '{layer.name}' was given a {describe(tensor)}, whose rows cannot be read: "
+                f"hand it dense tensors while remembering (forward=...){layer.way_out}"
+            )
+    try:
+        return list(layer_type.observe(module, call))
+    except NsclError:
+        raise
+    except Exception as problem:
+        inputs = ", ".join(map(describe, given)) or "no tensor"
+        raise FeatureError(
+            f"the rows of layer '{layer.name}' ({layer.kind}) could not be read from its call "
+            f"with {inputs}: {type(problem).__name__}: {problem}"
+        ) from problem
+
+
+def _leave_norm(witness: Witness, name: str) -> Callable[..., None]:
+    def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        witness.running.pop()
+        if output is not None:
+            witness.norms_seen.add(name)
+
+    return hook
+
+
+def _note(witness: Witness, names: list[str]) -> Callable[..., None]:
     def hook(module: nn.Module, args: Any, output: Any) -> None:
-        seen.add(name)
+        witness.used.update(names)
 
     return hook
+
+
+@contextmanager
+def differentiating(parameters: Iterable[Tensor]) -> Iterator[None]:
+    """Let frozen parameters have gradients too: they may be unfrozen after they are remembered."""
+    frozen = [p for p in parameters if not p.requires_grad]
+    try:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
+        yield
+    finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from nscl.core.blocks import Block
 from nscl.core.covariance import Covariance
 from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
-from nscl.core.observer import Witness, evaluating, observing
+from nscl.core.observer import differentiating, evaluating, observing
 from nscl.core.ranks import (
     any_rank,
     as_on_first_rank,
@@ -22,9 +22,11 @@ from nscl.core.ranks import (
     in_lockstep,
     sum_over_ranks,
 )
+from nscl.core.room import room_for
 from nscl.core.running import Observation, Rows, RunningSums, TokenCounts, averaged
 from nscl.core.shards import is_sharded
 from nscl.core.symmetric import packed_shape
+from nscl.core.witness import Witness
 from nscl.errors import FeatureError, NsclError, UnsupportedError
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -38,6 +40,7 @@ class Gathered:
     covariances: dict[str, Covariance]
     anchors: dict[str, Anchor]
     norms_seen: set[str]
+    used: set[str]  # parameters of unsupported layers that ran
 
 
 class Pass:
@@ -50,11 +53,14 @@ class Pass:
         norms: Mapping[str, Tensor],
         *,
         batch_mean: bool = False,
+        norms_held: bool = True,
     ) -> None:
         self.model, self.found, self.batch_mean = model, found, batch_mean
         self.sums: dict[str, RunningSums | TokenCounts] = {}
-        self.fisher = _fisher_sums(norms) if norms else None
+        self.norms, self.fisher = norms, _fisher_sums(norms) if norms else None
+        self.norms_held = norms_held
         self.norms_seen: set[str] = set()
+        self.used: set[str] = set()
         self.batches = 0
         self.is_collective = any(is_sharded(p) for p in found.parameters.values())
         self.in_forward = False
@@ -67,8 +73,9 @@ class Pass:
         listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
         total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
         taken = self._taken(listed)
-        with evaluating(self.model), observing(self.found, self._add) as witness:
-            self.norms_seen = witness.norms_seen
+        watching = observing(self.found, self._add, norms=self.norms_held)
+        with evaluating(self.model), differentiating(self.norms.values()), watching as witness:
+            self.norms_seen, self.used = witness.norms_seen, witness.used
             for batch in in_lockstep(taken) if self.is_collective else taken:
                 self._one(batch, forward, loss, witness)
                 self.batches += 1
@@ -106,6 +113,12 @@ class Pass:
     def _add_fisher(self, output: Any, batch: Any, loss: Loss | None) -> None:
         if self.fisher is not None:
             value = default_loss(output) if loss is None else loss(output, batch)
+            if loss is None and not value.requires_grad:
+                raise FeatureError(
+                    "the model's output has no gradient (forward= under torch.no_grad, or a "
+                    "detached output), and norms='ewc' needs it to anchor the norm layers: let "
+                    "gradients through, or use norms='freeze' or 'train'"
+                )
             self.fisher.add(value, samples_in(batch))
 
     def _forward(self, batch: Any, forward: Forward) -> Any:
@@ -130,9 +143,11 @@ class Pass:
             )
         if self.batch_mean:
             seen = averaged(seen)
-        if block.name not in self.sums:
-            self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
-        if not self.sums[block.name].add(seen, constant) and self._problem is None:
+        with room_for(block):
+            if block.name not in self.sums:
+                self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
+            is_finite = self.sums[block.name].add(seen, constant)
+        if not is_finite and self._problem is None:
             self._problem = FeatureError(
                 f"layer '{block.name}' received non-finite features (inf, nan or too large to "
                 f"square) in batch {self.batches}: the memory is unchanged; mend the data or the "
@@ -195,15 +210,22 @@ def _over_ranks(current: Pass) -> Gathered:
         numbers = [float(sums.rows), sums.rows * sums.noise] if sums else [0.0, 0.0]
         rows, noise = sum_over_ranks(torch.tensor(numbers, dtype=torch.float64)).tolist()
         if rows:
-            packed = sums.total() if sums else _nothing(block)
-            covariances[name] = Covariance(sum_over_ranks(packed), int(rows), 1, noise / rows)
-    norms = sorted(current.found.norms)
-    counts = sum_over_ranks(torch.tensor([float(name in current.norms_seen) for name in norms]))
-    seen = {name for name, count in zip(norms, counts.tolist(), strict=True) if count}
+            with room_for(block):
+                packed = sums.total() if sums else _nothing(block)
+                total = sum_over_ranks(packed)
+            covariances[name] = Covariance(total, int(rows), 1, noise / rows)
+    seen = _on_any_rank(current.found.norms, current.norms_seen)
+    used = _on_any_rank(current.found.unsupported, current.used)
     # A norm that never ran stays free like any other layer, until its own task is remembered.
     mine = current.found.norm_parameters(seen)
     anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
-    return Gathered(covariances, {n: a for n, a in anchors.items() if n in mine}, seen)
+    return Gathered(covariances, {n: a for n, a in anchors.items() if n in mine}, seen, used)
+
+
+def _on_any_rank(names: Iterable[str], seen: set[str]) -> set[str]:
+    listed = sorted(names)
+    counts = sum_over_ranks(torch.tensor([float(name in seen) for name in listed]))
+    return {name for name, count in zip(listed, counts.tolist(), strict=True) if count}
 
 
 def _nothing(block: Block) -> Tensor:

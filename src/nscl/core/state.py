@@ -13,6 +13,7 @@ from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
 from nscl.core.projection import Mask, Projection, thin_projection
 from nscl.core.remembering import Gathered
+from nscl.core.room import room_for
 from nscl.core.rules import Rule
 from nscl.core.shards import local, whole
 from nscl.core.spectrum import Spectrum, decompose
@@ -44,13 +45,10 @@ class State:
                 projections[name] = previous.projections[name]
             else:
                 block = self.blocks[name]
-                spectra[name], projections[name] = analyse(
-                    block,
-                    covariance,
-                    rule,
-                    frobenius=frobenius,
-                    dtype=self.reference[block.weight].dtype,
-                )
+                dtype = self.reference[block.weight].dtype
+                with room_for(block):
+                    found = analyse(block, covariance, rule, frobenius=frobenius, dtype=dtype)
+                spectra[name], projections[name] = found
         return replace(self, spectra=spectra, projections=projections)
 
     @property
