@@ -166,7 +166,8 @@ def test_once_is_enough() -> None:
     assert scene.moved() > 1e-3
     scene.before = scene.model(scene.old).detach()
     scene.memory.protect(scene.optimizer)
-    scene.memory.remember([scene.old])
+    with pytest.warns(nscl.NsclWarning, match="moved out of the null space"):
+        scene.memory.remember([scene.old])
     scene.train()
     assert scene.moved() < 1e-12
 

@@ -31,6 +31,7 @@ def write_report(
     options: Mapping[str, Any],
     optimizers: tuple[str, ...],
     rule: Rule,
+    remarks: tuple[str, ...] = (),
 ) -> Report:
     """One line per layer, in the model's order."""
     layers = [_block_line(state, block, rule) for block in found.blocks.values()]
@@ -59,7 +60,7 @@ def write_report(
         for name in sorted(found.excluded)
     ]
     return Report(
-        tuple(layers), measure_shifts(state, found), optimizers, state.tasks, state.nbytes
+        tuple(layers), measure_shifts(state, found), optimizers, state.tasks, state.nbytes, remarks
     )
 
 

@@ -33,7 +33,15 @@ from nscl.core.remembering import Forward, Gathered, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
 from nscl.core.rules import Ratio, Rule, rule_to_dict
 from nscl.core.shards import reshard
-from nscl.core.state import State, check_model, combine, extend
+from nscl.core.state import State, check_model, check_weights, combine, extend
+from nscl.core.strays import (
+    far_away,
+    strayed,
+    told_other_weights,
+    told_strayed,
+    told_unguarded,
+    unguarded,
+)
 from nscl.errors import NsclWarning, UnsupportedError
 
 ActsOn = Literal["step", "displacement"]
@@ -85,6 +93,8 @@ class Memory:
         self._state = State()
         self._protections: list[Protection] = []
         self._revision = 0  # of the state: an id would be given to another one some day
+        self._steps = 0  # guarded ones since the last change of the state
+        self._narrowed: set[str] = set()  # blocks that were then projected without all biases
         self._frozen_norms = weakref.WeakKeyDictionary[nn.Module, list[RemovableHandle]]()
         reject_empty(self._inventory())
 
@@ -137,7 +147,7 @@ class Memory:
         batches.
         """
         found = self._checked_inventory()
-        self._warn_if_unprotected()
+        self._warn_if_unprotected(found)
         if self._protections:
             self._hold_statistics()  # of norm layers added since the last time, too
         with torch.inference_mode(False):  # norm anchors need gradients
@@ -162,7 +172,8 @@ class Memory:
         """Per layer: protected how, features, free directions, R; and which optimizers are."""
         optimizers = tuple(repr(p)[11:-1] for p in self._protections if p.active)
         found = self._checked_inventory()
-        return write_report(self._state, found, self.options(), optimizers, self.rule)
+        remarks = self._remarks(found) if optimizers else ()
+        return write_report(self._state, found, self.options(), optimizers, self.rule, remarks)
 
     def forgetting(self) -> Forgetting:
         """How far old outputs have moved since the last ``remember``, measured without old data.
@@ -187,7 +198,9 @@ class Memory:
         """
         if not isinstance(other, Memory):
             raise TypeError(f"merge needs another Memory, not {type(other).__name__}")
-        check_model(other._state, self._checked_inventory())
+        found = self._checked_inventory()
+        check_model(other._state, found)
+        check_weights(other._state, found, known=self._state.reference.keys())
         self._replace(combine(self._state, other._state, same_tasks=same_tasks))
         return self.report()
 
@@ -235,6 +248,7 @@ class Memory:
         memory = cls(model, **storage.read_options(metadata))
         check_model(state, memory._inventory())
         memory._replace(state)
+        memory._tell_other_weights(memory._parameters())
         return memory
 
     def _replace(self, state: State) -> None:
@@ -246,6 +260,7 @@ class Memory:
             self._shelf.keep_only(complete)
         self._state = complete
         self._revision += 1
+        self._steps, self._narrowed = 0, set()
 
     def _inventory(self) -> Inventory:
         reshard(self.model)
@@ -309,7 +324,23 @@ class Memory:
         if not any(p.active for p in self._protections):
             self._release_statistics(list(self._frozen_norms))
 
-    def _warn_if_unprotected(self) -> None:
+    def _strayed(self, parameters: Mapping[str, Tensor]) -> list[str]:
+        """Layers that a step which nobody guarded has moved."""
+        return strayed(self._state, parameters, steps=self._steps, ignore=self._narrowed)
+
+    def _remarks(self, found: Inventory) -> tuple[str, ...]:
+        """What a report should tell about optimizers that this memory does not protect."""
+        guarded = {id(p) for protection in self._protections for p in protection.parameters}
+        alone = unguarded(self._state, found.parameters, guarded)
+        gone = self._strayed(found.parameters)
+        return (*told_unguarded(alone), *told_strayed(gone))
+
+    def _tell_other_weights(self, parameters: Mapping[str, Tensor]) -> None:
+        names = [*self._strayed(parameters), *far_away(self._state, parameters)]
+        for message in told_other_weights(names, pulls=self.acts_on == "displacement"):
+            warnings.warn(message, NsclWarning, stacklevel=3)
+
+    def _warn_if_unprotected(self, found: Inventory) -> None:
         self._protections = [p for p in self._protections if p.active]
         if not self._protections:
             warnings.warn(
@@ -318,6 +349,9 @@ class Memory:
                 NsclWarning,
                 stacklevel=3,
             )
+            return
+        for message in told_strayed(self._strayed(found.parameters)):
+            warnings.warn(message, NsclWarning, stacklevel=3)
 
 
 def _check_options(

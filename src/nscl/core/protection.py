@@ -87,6 +87,14 @@ class Protection:
         self._memory._forget_protection(self)
 
     @property
+    def parameters(self) -> list[Tensor]:
+        """What the optimizer moves; nothing once the guard is off."""
+        optimizer = self._optimizer()
+        if optimizer is None or not self.active:
+            return []
+        return [p for group in optimizer.param_groups for p in group["params"]]
+
+    @property
     def memory(self) -> "Memory":
         """Whose null space this is."""
         return self._memory
@@ -128,6 +136,7 @@ class Protection:
                 "another's"
             )
         self._pull.take_back(optimizer)
+        self._memory._steps += 1
         if self._memory.acts_on == "step":
             self._plan.project(before)
         elif not _was_skipped(optimizer):
@@ -149,8 +158,10 @@ class Protection:
         state, frobenius = self._memory._state, self._memory.scale == "frobenius"
         self._plan = make_plan(state, self._memory.rule, moving, frobenius=frobenius)
         self._pull = Pull(moving, state.anchors)
+        self._memory._narrowed |= self._plan.narrowed
         if self._memory.acts_on == "displacement":
             self._origins = origins(self._plan, state, moving, everything)
+            self._memory._tell_other_weights(everything)
         self._plan_key, self._planned = key, held
 
     def _then_pull(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:

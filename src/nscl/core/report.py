@@ -36,6 +36,7 @@ class Report:
     optimizers: tuple[str, ...]
     tasks: int
     nbytes: dict[str, int]
+    remarks: tuple[str, ...] = ()  # on optimizers; they are among the notes
 
     @property
     def total(self) -> LayerReport:
@@ -60,21 +61,22 @@ class Report:
         notes = []
         if none:
             notes.append(
-                f"0 % free: {_names(none)}: the old data use every direction, so these weights "
+                f"0 % free: {listed(none)}: the old data use every direction, so these weights "
                 "cannot move at all; a larger `a` (or share, or alpha) frees some"
             )
         if full:
             notes.append(
-                f"100 % free: {_names(full)}: nothing is held here; either the old data never "
+                f"100 % free: {listed(full)}: nothing is held here; either the old data never "
                 "reach these layers' inputs, or the rule is too generous for their spectrum"
             )
         if self.tasks and not self.optimizers:
             notes.append("no optimizer is protected: training now would forget")
-        return tuple(notes)
+        return (*notes, *self.remarks)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {**asdict(self), "total": asdict(self.total), "notes": list(self.notes)}
+        written = {name: value for name, value in asdict(self).items() if name != "remarks"}
+        return {**written, "total": asdict(self.total), "notes": list(self.notes)}
 
     def __str__(self) -> str:
         head = ("layer", "kind", "protected by", "features", "free", "%", "R", "condition")
@@ -131,7 +133,8 @@ def _largest(report: Report | Forgetting) -> list[Shift]:
     return sorted(moved, key=lambda s: -s.shift)[:3]
 
 
-def _names(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Some names in words, however many there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 

@@ -1,6 +1,6 @@
 """Everything a memory knows, as one immutable value: replaced whole, so never half updated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -163,6 +163,18 @@ def check_model(state: State, found: Inventory) -> None:
         now_kept = running_statistics(found.norms[norm]) if norm in found.norms else {}
         for key, remembered in kept.items():
             _check_shape(f"{norm}.{key}", remembered, now_kept.get(key))
+
+
+def check_weights(state: State, found: Inventory, *, known: Set[str]) -> None:
+    """What another memory remembers beyond the ``known`` must be of the model's own weights."""
+    for name in sorted(state.reference.keys() - known):
+        now = whole(found.parameters[name].detach())
+        if not torch.equal(now.cpu(), whole(state.reference[name]).to("cpu", now.dtype)):
+            raise ModelMismatchError(
+                f"'{name}' of this model is not what the other memory was made of: merge memories "
+                "of one and the same weights; to go on from weights that were trained further, "
+                "use Memory.load"
+            )
 
 
 def _check_shape(name: str, remembered: Tensor, now: Tensor | None) -> None:

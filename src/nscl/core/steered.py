@@ -187,6 +187,10 @@ class Steered(Memory):
             "nscl.Memory for memories that travel"
         )
 
+    def _strayed(self, parameters: Mapping[str, Tensor]) -> list[str]:
+        """Nobody can tell: a projection may have been another one at each step."""
+        return []
+
     def _replace(self, state: State) -> None:
         """Keep what was asked for; steering stays as it is."""
         before = self._state

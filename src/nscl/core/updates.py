@@ -26,6 +26,7 @@ class Plan:
     parameters: dict[str, Tensor] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
     frozen: set[str] = field(default_factory=set)
+    narrowed: set[str] = field(default_factory=set)  # blocks projected without all their biases
 
     def snapshot(self) -> dict[str, Tensor]:
         """Copy the parameters before a step."""
@@ -40,7 +41,7 @@ class Plan:
         chosen = [p for p in self.pieces if touched is None or touched & set(p.parameters)]
         names = {name for piece in chosen for name in piece.parameters}
         deltas = {
-            name: _difference(local(self.parameters[name].detach()), before[name]) for name in names
+            name: difference(local(self.parameters[name].detach()), before[name]) for name in names
         }
         for piece in chosen:
             piece.apply(deltas)
@@ -61,7 +62,7 @@ def make_plan(state: State, rule: Rule, moving: Mapping[str, Tensor], *, frobeni
         plan.parameters |= {p: moving[p] for p in block.parameters if p in moving}
         if block.layout == "tokens":
             if block.weight in moving:
-                masks += pieces(block, _beside(moving[block.weight], projection), moving)
+                masks += pieces(block, beside(moving[block.weight], projection), moving)
             continue
         biases = [bias for bias in block.biases if bias.parameter in moving]
         if block.weight not in moving:
@@ -70,8 +71,9 @@ def make_plan(state: State, rule: Rule, moving: Mapping[str, Tensor], *, frobeni
             still += [piece for bias in biases for piece in hold(block, bias, moving)]
             continue
         if len(biases) < len(block.biases):
+            plan.narrowed.add(name)
             block, projection = _with_biases(biases, state, name, rule, frobenius)
-        plan.pieces += pieces(block, _beside(moving[block.weight], projection), moving)
+        plan.pieces += pieces(block, beside(moving[block.weight], projection), moving)
     # Masks come after: they may only hold more of what a tied layer has projected.
     plan.pieces += masks + still
     return plan
@@ -100,7 +102,8 @@ def _left_its_place(name: str, state: State, parameter: Tensor) -> bool:
     return not torch.equal(now, part_of(state.reference[name], name, parameter))
 
 
-def _difference(now: Tensor, before: Tensor) -> Tensor:
+def difference(now: Tensor, before: Tensor) -> Tensor:
+    """How far a parameter is from where it was, in the precision that it is projected in."""
     precision = _precision(now)
     return (now.to(precision) - before.to(precision)).contiguous()
 
@@ -109,7 +112,8 @@ def _precision(tensor: Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
-def _beside(parameter: Tensor, projection: Projection | Mask) -> Projection | Mask:
+def beside(parameter: Tensor, projection: Projection | Mask) -> Projection | Mask:
+    """A projection where, and in the precision in which, its parameter is projected."""
     return projection.to(device=parameter.device, dtype=_precision(parameter))
 
 

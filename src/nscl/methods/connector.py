@@ -6,6 +6,7 @@ The t-th task ends with ``(1 − 1/t)·stable + (1/t)·plastic``, running statis
 network is remembered. A task takes twice the steps of Adam-NSCL's.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 from torch.optim import Optimizer
 
+from nscl.errors import NsclWarning
 from nscl.methods.adam_nscl import AdamNSCL, AdamNSCLOptions
 from nscl.methods.base import Batch, Lab, Method, Outcome, Phase
 from nscl.methods.former import Weights, answer, weights_of
@@ -84,6 +86,12 @@ class Connector(AdamNSCL):
             connected = connect(self.model.state_dict(), self._plastic, 1.0 / (task + 1))
             self.model.load_state_dict(connected)
             self._plastic = {}
+
+    def end_task(self, task: int) -> None:
+        """Remember the connected network: that it has left the null space is meant."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "moved out of the null space", NsclWarning)
+            super().end_task(task)
 
     def metrics(self) -> dict[str, float]:
         """Adam-NSCL's, and how far the plastic network's features are from the previous ones."""

@@ -1,0 +1,176 @@
+"""Layers that are not where a guarded step could have left them: the trace of an unguarded one.
+
+A projected step moves weights in free directions only, up to rounding. So if a displacement since
+the last ``remember`` has a part in held directions, something else has moved these weights: an
+optimizer that nobody protects, or other weights that were loaded. Everything here looks at this
+rank's rows only, so nobody needs to ask for it on all ranks.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nscl.core.blocks import Block
+from nscl.core.pieces import pieces
+from nscl.core.projection import Mask, Projection
+from nscl.core.report import listed
+from nscl.core.shards import local, part_of
+from nscl.core.state import State
+from nscl.core.updates import beside, difference
+from nscl.errors import UnsupportedError
+
+_ROUNDING = 8.0  # units in the last place that each step may cost
+_SHARE = 1e-2  # of a displacement: more than this was no accident of the arithmetic
+_FAR = 0.7  # of the weights' own size: no training of one task goes so far, other weights do
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A block's displacement since the last ``remember``."""
+
+    block: Block
+    deltas: Mapping[str, Tensor]
+    before: float  # size of the remembered weights
+
+    @property
+    def distance(self) -> float:
+        return _size(self.deltas)
+
+
+def strayed(
+    state: State,
+    parameters: Mapping[str, Tensor],
+    *,
+    steps: int,
+    ignore: Collection[str] = (),
+) -> list[str]:
+    """Layers that have moved in directions that are held; frozen parameters that have moved.
+
+    Only hard projections can tell: a soft one lets every direction move a little, as does the
+    rounding of weights in half precision. ``steps`` guarded steps may have left rounding errors;
+    ``ignore`` names blocks that were projected differently.
+    """
+    found = [name for name in sorted(state.held) if _has_moved(name, state, parameters)]
+    for moved in _displacements(state, parameters):
+        block, projection = moved.block, state.projections[moved.block.name]
+        if block.name in ignore or not _can_tell(block, state):
+            continue
+        eps = torch.finfo(parameters[block.weight].dtype).eps
+        held = _held_part(moved, projection, parameters)
+        if held > max(_SHARE * moved.distance, _ROUNDING * eps * (steps + 1) * moved.before):
+            found.append(block.name)
+    return found
+
+
+def far_away(state: State, parameters: Mapping[str, Tensor]) -> list[str]:
+    """Layers with other weights, where the projection cannot tell: it is soft, or holds nothing."""
+    return [
+        moved.block.name
+        for moved in _displacements(state, parameters)
+        if not _can_tell(moved.block, state) or _holds_nothing(moved.block.name, state)
+        if moved.distance > _FAR * moved.before > 0
+    ]
+
+
+def unguarded(
+    state: State, parameters: Mapping[str, Tensor], guarded: Collection[int]
+) -> list[str]:
+    """Remembered layers with a trainable parameter that is in no guarded optimizer."""
+    return [
+        block.name
+        for name, block in state.blocks.items()
+        if name in state.projections
+        if any(
+            parameters[p].requires_grad and id(parameters[p]) not in guarded
+            for p in block.parameters
+        )
+    ]
+
+
+@torch.no_grad()
+def _displacements(state: State, parameters: Mapping[str, Tensor]) -> Iterator[_Moved]:
+    for name in state.projections:
+        block = state.blocks[name]
+        if any(_has_moved(p, state, parameters) for p in block.parameters):
+            before = {p: part_of(state.reference[p], p, parameters[p]) for p in block.parameters}
+            deltas = {
+                p: difference(local(parameters[p].detach()), old) for p, old in before.items()
+            }
+            yield _Moved(block, deltas, _size(before))
+
+
+def _has_moved(name: str, state: State, parameters: Mapping[str, Tensor]) -> bool:
+    now = local(parameters[name].detach())
+    return not torch.equal(now, part_of(state.reference[name], name, parameters[name]))
+
+
+def _held_part(
+    moved: _Moved, projection: Projection | Mask, parameters: Mapping[str, Tensor]
+) -> float:
+    """How much of a displacement lies in held directions."""
+    free = {name: delta.clone() for name, delta in moved.deltas.items()}
+    exact = projection if isinstance(projection, Mask) else _unscaled(projection)
+    try:
+        for piece in pieces(moved.block, beside(parameters[moved.block.weight], exact), parameters):
+            piece.apply(free)
+    except UnsupportedError:
+        return 0.0  # sharded such that no step is projected at all: protecting it is an error
+    return _size({name: delta - free[name] for name, delta in moved.deltas.items()})
+
+
+def _unscaled(projection: Projection) -> Projection:
+    """The orthogonal projector itself, without a division by its Frobenius norm."""
+    lengths = projection.basis.norm(dim=1, keepdim=True)
+    unit = projection.basis / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)
+    return replace(projection, basis=unit, scale=1.0)
+
+
+def _can_tell(block: Block, state: State) -> bool:
+    weights = state.spectra[block.name].weights
+    hard = bool(((weights == 0) | (weights == 1)).all())
+    is_half = state.reference[block.weight].element_size() < 4
+    return hard and (block.layout == "tokens" or not is_half)
+
+
+def _holds_nothing(name: str, state: State) -> bool:
+    return bool((state.spectra[name].weights == 1).all())
+
+
+def _size(tensors: Mapping[str, Tensor]) -> float:
+    return math.sqrt(sum(float(t.double().square().sum()) for t in tensors.values()))
+
+
+def told_strayed(names: Sequence[str]) -> Iterator[str]:
+    """Say that something unguarded has moved these layers."""
+    if names:
+        yield (
+            f"moved out of the null space since the last remember: {listed(names)}: an optimizer "
+            "that this memory does not protect has stepped (re-created, a second one, the inner "
+            "one of a wrapper), or other weights were loaded. Old outputs have moved, see "
+            "memory.forgetting(); protect every optimizer that trains these layers"
+        )
+
+
+def told_unguarded(names: Sequence[str]) -> Iterator[str]:
+    """Say that these layers are remembered but nobody guards them."""
+    if names:
+        yield (
+            f"in no protected optimizer: {listed(names)}: if another optimizer trains them, "
+            "protect that one too"
+        )
+
+
+def told_other_weights(names: Sequence[str], *, pulls: bool) -> Iterator[str]:
+    """Say that memory and model do not have the same weights."""
+    if names:
+        pulled = (
+            " acts_on='displacement' will pull them back there with the next step." if pulls else ""
+        )
+        yield (
+            f"this memory was made of other weights than the model has in {listed(names)}.{pulled} "
+            "Load the model's weights before the memory and before training; if the layers are "
+            "meant to be new ones, give them new names"
+        )

@@ -1,0 +1,174 @@
+"""Steps that nobody guards leave a trace, guarded ones do not; other weights are told apart."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+import nscl
+from nscl.errors import ModelMismatchError
+from tests.core.guarding import EXACT, Scene, guard, mlp, new_data, sgd
+
+LEFT = r"moved out of the null space since the last remember: {}: an optimizer"
+
+
+def step(model: nn.Module, optimizer: Optimizer, old: Tensor, steps: int = 1) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(new_data(old)).square().mean().backward()
+        optimizer.step()
+
+
+def test_a_second_optimizer_is_noticed_while_the_first_is_alive() -> None:
+    scene = guard()
+    step(scene.model, sgd(scene.model.parameters()), scene.old)
+    assert scene.moved() > 1e-4
+    note = scene.memory.report().notes[-1]
+    assert note.startswith("moved out of the null space since the last remember: 0, 2: ")
+    with pytest.warns(nscl.NsclWarning, match=LEFT.format("0, 2")) as caught:
+        report = scene.memory.remember([scene.old])
+    assert caught[0].filename == __file__
+    assert report.notes == ()  # counted from now on
+
+
+class Sharpness(Optimizer):
+    """SAM as it is usually written: the inner optimizer makes the step."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(list(parameters), {"lr": 0.1})
+        self.base_optimizer = torch.optim.SGD(self.param_groups, 0.1)
+
+    def second_step(self) -> None:
+        self.base_optimizer.step()
+
+
+def test_the_inner_step_of_a_wrapper_is_noticed() -> None:
+    scene = guard(Sharpness)
+    scene.backward()
+    scene.optimizer.second_step()  # type: ignore[attr-defined]
+    with pytest.warns(nscl.NsclWarning, match="the inner one of a wrapper"):
+        scene.memory.remember([scene.old])
+
+
+def test_layers_of_an_unprotected_optimizer_are_named_before_and_after_they_move() -> None:
+    model, old = mlp(), torch.randn(3, 6, dtype=torch.float64)
+    first, second = sgd(model[0].parameters()), sgd(model[2].parameters())
+    memory = nscl.Memory(model, rule=EXACT)
+    memory.protect(first)
+    assert memory.report().notes == ()
+    assert memory.remember([old]).notes[-1].startswith("in no protected optimizer: 2: ")
+    for optimizer in (first, second):
+        step(model, optimizer, old)
+    with pytest.warns(nscl.NsclWarning, match=LEFT.format("2")):
+        memory.remember([old])
+    memory.protect(second)
+    assert memory.report().notes == ()
+
+
+def test_what_is_not_trained_needs_no_guard() -> None:
+    model = mlp()
+    model[0].requires_grad_(False)
+    assert guard(model=model).memory.report().notes == ()
+
+
+def test_frozen_parameters_and_tokens_are_watched_too() -> None:
+    model = nn.Sequential(nn.Embedding(6, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()
+    scene = guard(model=model, old=torch.tensor([[1, 2]]), norms="freeze")
+    with torch.no_grad():
+        model[0].weight[3] += 1  # a token never seen
+    assert scene.memory.report().notes == ()
+    with torch.no_grad():
+        model[0].weight[2] += 1
+        model[1].bias += 1
+    with pytest.warns(nscl.NsclWarning, match=LEFT.format(r"1\.bias, 0")):
+        scene.memory.remember([scene.old])
+
+
+def images(dtype: torch.dtype) -> tuple[nn.Module, Tensor]:
+    model = nn.Sequential(
+        nn.Conv2d(4, 8, 3, padding=1, groups=2),
+        nn.ReLU(),
+        nn.ConvTranspose2d(8, 4, 2, stride=2),
+        nn.BatchNorm2d(4),
+        nn.Flatten(),
+        nn.Linear(64, 3),
+    )
+    return model.to(dtype).eval(), torch.randn(6, 4, 2, 2).to(dtype)
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
+    "sgd": sgd,
+    "adam": lambda p: torch.optim.Adam(p, 1e-2, weight_decay=1e-2),
+}
+RULES = [nscl.Ratio(10.0), nscl.Energy(0.05), nscl.Tolerance(1e-6), nscl.Ridge(1.0)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
+def test_guarded_steps_leave_no_trace(rule: Any, make: Any, dtype: torch.dtype) -> None:
+    for options in ({}, {"acts_on": "displacement"}, {"scale": "frobenius"}):
+        model, old = images(dtype)
+        scene = guard(make, model=model, old=old, rule=rule, norms="freeze", **options)
+        step(model, scene.optimizer, old, 30)
+        assert not any("null space since" in note for note in scene.memory.report().notes)
+        scene.memory.remember([old])  # a warning would be an error
+
+
+@pytest.mark.parametrize("rule", RULES[:3], ids=lambda rule: type(rule).__name__)
+def test_a_frozen_bias_is_no_stray(rule: Any) -> None:
+    """Its weight is projected by another null space for as long as that lasts."""
+    scene = guard(model=mlp(), old=torch.randn(40, 6, dtype=torch.float64), rule=rule)
+    scene.model[0].bias.requires_grad_(False)
+    scene.train(5)
+    scene.model[0].bias.requires_grad_(True)
+    scene.train(5)
+    scene.memory.remember([scene.old])
+
+
+def other_model(scene: Scene) -> nn.Module:
+    other = copy.deepcopy(scene.model)
+    for layer in other:
+        if isinstance(layer, nn.Linear):
+            layer.reset_parameters()
+    return other
+
+
+@pytest.mark.parametrize("options", [{}, {"rule": nscl.Ridge(), "acts_on": "displacement"}])
+def test_loading_into_other_weights_is_warned_about(tmp_path: Path, options: Any) -> None:
+    scene = guard(**options)
+    scene.train()
+    scene.memory.save(tmp_path / "m")
+    nscl.Memory.load(tmp_path / "m", copy.deepcopy(scene.model))  # trained under protection
+    with pytest.warns(nscl.NsclWarning, match="other weights than the model has in 0, 2") as caught:
+        loaded = nscl.Memory.load(tmp_path / "m", other_model(scene))
+    assert caught[0].filename == __file__
+    assert loaded.tasks == 1
+
+
+@pytest.mark.parametrize("rule", [EXACT, nscl.Ridge()])
+def test_a_new_layer_under_an_old_name_is_told_before_it_is_pulled(rule: Any) -> None:
+    scene = guard(rule=rule, acts_on="displacement")
+    scene.model[2] = nn.Linear(7, 3).double()
+    optimizer = sgd(scene.model.parameters())
+    scene.memory.protect(optimizer)
+    with pytest.warns(nscl.NsclWarning, match=r"model has in 2\. acts_on='displacement' will pull"):
+        step(scene.model, optimizer, scene.old)
+    step(scene.model, optimizer, scene.old)  # told once
+
+
+def test_a_fresh_memory_takes_over_one_of_the_same_weights_only() -> None:
+    scene = guard()
+    twin, other = copy.deepcopy(scene.model), other_model(scene)
+    taken = nscl.Memory(twin, rule=EXACT)
+    taken.merge(scene.memory)
+    assert taken.tasks == 1
+    fresh = nscl.Memory(other, rule=EXACT)
+    with pytest.raises(ModelMismatchError, match=r"'0.bias' of this model is not what the other"):
+        fresh.merge(scene.memory)
+    assert fresh.tasks == 0
