@@ -1,6 +1,8 @@
 """Running statistics: measured always, held when asked, given back afterwards."""
 
+import copy
 import math
+import pickle
 from typing import Any
 
 import pytest
@@ -144,6 +146,60 @@ def test_modes_come_back_even_when_the_layer_raises() -> None:
     model(torch.randn(5, 4))
     assert model.norm.training
     assert unchanged(model, held)
+
+
+@pytest.mark.parametrize("warm", ["never", "before protect", "before remember"])
+@pytest.mark.parametrize("how", ["whole", "part", "in place"])
+def test_compiled_models_hold_their_statistics_too(how: str, warm: str) -> None:
+    model = Network(nn.BatchNorm1d(4)).train()
+    run: nn.Module = model
+    if how == "whole":
+        run = torch.compile(model, backend="eager")
+    elif how == "part":
+        model.norm = torch.compile(model.norm, backend="eager")
+    else:
+        model.compile(backend="eager")
+    if warm == "before protect":
+        run(torch.randn(5, 4))
+    memory = nscl.Memory(run, statistics="freeze")
+    protection = memory.protect(optimizer := torch.optim.SGD(model.parameters(), 0.1))
+    assert optimizer is not None
+    if warm == "before remember":
+        run(torch.randn(5, 4))
+    memory.remember([torch.randn(5, 4)])
+    held = statistics(model)
+    run(3 + torch.randn(5, 4))
+    assert unchanged(model, held)
+    protection.remove()
+    run(3 + torch.randn(5, 4))
+    assert not unchanged(model, held)
+
+
+def pickled(model: nn.Module) -> Any:
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
+def test_copies_of_a_held_model_are_free(duplicate: Any) -> None:
+    model = Network(nn.BatchNorm1d(4)).train()
+    memory = nscl.Memory(model, statistics="freeze")
+    protection = memory.protect(optimizer := torch.optim.SGD(model.parameters(), 0.1))
+    assert optimizer is not None
+    memory.remember([torch.randn(5, 4)])
+    copied, held = duplicate(model), statistics(model)
+    for network, is_held in ((copied, False), (model, True)):
+        network(3 + torch.randn(5, 4))
+        assert unchanged(network, held) == is_held
+        assert network.norm.training
+    protection.remove()
+    copied(torch.randn(5, 4))
+    again = nscl.Memory(copied, statistics="freeze")
+    again.protect(other := torch.optim.SGD(copied.parameters(), 0.1))
+    assert other is not None
+    again.remember([torch.randn(5, 4)])
+    held = statistics(copied)
+    copied(3 + torch.randn(5, 4))
+    assert unchanged(copied, held)
 
 
 def test_the_distance_by_hand() -> None:

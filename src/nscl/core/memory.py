@@ -6,7 +6,7 @@ into projections, ``protection`` guards optimizers, ``report`` tells about it, `
 
 import warnings
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -258,6 +258,8 @@ class Memory:
             shelved = {name: self._shelf.put(c) for name, c in complete.covariances.items()}
             complete = replace(complete, covariances=shelved)
             self._shelf.keep_only(complete)
+        if self._frozen_norms and complete.statistics.keys() != self._state.statistics.keys():
+            running.retrace()
         self._state = complete
         self._revision += 1
         self._steps, self._narrowed = 0, set()
@@ -302,6 +304,8 @@ class Memory:
             return
         norms = self._inventory().norms
         added = {name: m for name, m in norms.items() if m not in self._frozen_norms}
+        if added:
+            running.retrace()
         try:
             for name, module in added.items():
                 is_on = partial(self._has_statistics, name)
@@ -310,7 +314,9 @@ class Memory:
             self._release_statistics(added.values())
             raise
 
-    def _release_statistics(self, norms: Iterable[nn.Module]) -> None:
+    def _release_statistics(self, norms: Collection[nn.Module]) -> None:
+        if norms:
+            running.retrace()
         for module in norms:
             for handle in self._frozen_norms.pop(module, []):
                 handle.remove()

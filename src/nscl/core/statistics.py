@@ -38,6 +38,34 @@ def shift(remembered: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> float:
     return float((moved / var0.clamp_min(floor)).mean().sqrt())
 
 
+def _never() -> bool:
+    return False
+
+
+class Hold:
+    """Hooks that put a layer into eval mode for the length of its forward pass.
+
+    A copy or a pickle of the layer is nobody's to hold: its hooks come out idle.
+    """
+
+    def __init__(self, is_on: Callable[[], bool] = _never) -> None:
+        self._is_on = is_on
+        self._was_training: list[bool] = []
+
+    def __reduce__(self) -> tuple[type["Hold"], tuple[()]]:
+        return Hold, ()
+
+    def before(self, layer: nn.Module, args: Any) -> None:
+        """Remember the mode and leave training mode, if statistics are to be held."""
+        self._was_training.append(layer.training)
+        if self._is_on():
+            layer.training = False
+
+    def after(self, layer: nn.Module, args: Any, output: Any) -> None:
+        """Put the mode back."""
+        layer.training = self._was_training.pop()
+
+
 def freeze(name: str, module: nn.Module, is_on: Callable[[], bool]) -> list[RemovableHandle]:
     """Make a layer normalise with its running statistics while training, when ``is_on()``."""
     if not running_statistics(module) and getattr(module, "track_running_stats", None) is False:
@@ -47,17 +75,13 @@ def freeze(name: str, module: nn.Module, is_on: Callable[[], bool]) -> list[Remo
             f"statistics='freeze' cannot hold '{name}': it has track_running_stats=False and "
             "always normalises with the batch; use statistics='update' or track statistics"
         )
-    was_training: list[bool] = []
-
-    def before(layer: nn.Module, args: Any) -> None:
-        was_training.append(layer.training)
-        if is_on():
-            layer.training = False
-
-    def after(layer: nn.Module, args: Any, output: Any) -> None:
-        layer.training = was_training.pop()
-
+    hold = Hold(is_on)
     return [
-        module.register_forward_pre_hook(before, prepend=True),
-        module.register_forward_hook(after, always_call=True),
+        module.register_forward_pre_hook(hold.before, prepend=True),
+        module.register_forward_hook(hold.after, always_call=True),
     ]
+
+
+def retrace() -> None:
+    """Have compiled models traced anew: a graph does not notice hooks that come, go or change."""
+    torch.compiler.reset()
