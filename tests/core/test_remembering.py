@@ -196,10 +196,10 @@ def test_an_output_without_gradient_is_not_called_a_loss() -> None:
 
 
 def test_a_covariance_without_room_names_its_layer() -> None:
-    """4 · 10¹² numbers: no machine has them, and nothing is touched before that is found out."""
-    memory = nscl.Memory(nn.Sequential(nn.Linear(2_000_000, 1, bias=False)))
-    with pytest.raises(FeatureError, match=r"'0' has 2000000 input.*29802.3 GiB.*exclude=\['0'\]"):
-        memory.remember([torch.randn(1, 2_000_000)])
+    """2.6 · 10¹⁴ bytes: more than a process can address."""
+    memory = nscl.Memory(nn.Sequential(nn.Linear(8_000_000, 1, bias=False)))
+    with pytest.raises(FeatureError, match=r"'0' has 8000000 input.*476837.2 GiB.*exclude=\['0'\]"):
+        memory.remember([torch.randn(1, 8_000_000)])
     assert memory.tasks == 0
 
 
