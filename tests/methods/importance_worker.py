@@ -16,6 +16,9 @@ CASES: tuple[tuple[Estimator, Unit], ...] = (
     ("argmax", "sample"),
     ("empirical", "batch"),
     ("argmax", "batch_scaled"),
+    ("sketched", "sample"),
+    ("sampled", "sample"),
+    ("sketched", "batch"),
 )
 
 

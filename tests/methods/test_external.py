@@ -53,6 +53,22 @@ def test_processes_that_draw_together_draw_what_one_would(tmp_path: Path) -> Non
     assert torch.equal(torch.stack(parts, 1).flatten(), alone)
 
 
+def test_processes_that_prepare_together_augment_as_one_would(tmp_path: Path) -> None:
+    setup = made("finetune", tmp_path, data={"augment": "crop-flip"})
+    lab, images = setup.method.lab, setup.stream[0].train.images[:8]
+    torch.manual_seed(0)
+    alone = prepared(lab, images)
+    parts, same = [], []
+    for rank in range(2):
+        setup.loaders.ranks.rank, setup.loaders.ranks.count = rank, 2
+        torch.manual_seed(0)
+        parts.append(prepared(lab, images[rank::2]))
+        torch.manual_seed(0)
+        same.append(prepared(lab, images, shared=True))
+    assert torch.equal(torch.stack(parts, 1).flatten(0, 1), alone)
+    assert all(torch.equal(each, alone) for each in same)
+
+
 def test_what_auto_comes_to_stands_in_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,19 +81,28 @@ class ExternalImages:
         return pool
 
 
-def prepared(lab: Lab, images: Tensor) -> Tensor:
+def prepared(lab: Lab, images: Tensor, *, shared: bool = False) -> Tensor:
     """Stored images as the network sees those of a training batch: augmented, normalised, moved.
 
-    Draws come from torch's global generator, so a step's are the same whenever it is made.
+    Draws come from torch's global generator, so a step's are the same whenever it is made. Images
+    are this process's own (``drawn_rows``): processes of one run that draw together draw different
+    augmentations. With ``shared`` all of them bring the same images and want the same ones.
     """
     if len(images) == 0:
         return images.to(lab.device, torch.float32)
-    split = Split(images, torch.zeros(len(images), dtype=torch.int64))
-    loader = lab.loader(split, purpose="prepared", shuffle=False, batch_size=len(images))
-    return next(iter(replace(loader, generator=None, shard=(0, 1))))[0]
+    rank, ranks = (0, 1) if shared else _shard(lab)
+    everyone = images.repeat_interleave(ranks, 0)  # of the rows of others only the number counts
+    split = Split(everyone, torch.zeros(len(everyone), dtype=torch.int64))
+    loader = lab.loader(split, purpose="prepared", shuffle=False, batch_size=len(everyone))
+    return next(iter(replace(loader, generator=None, shard=(rank, ranks))))[0]
 
 
 def drawn_rows(lab: Lab, available: int, count: int) -> Tensor:
     """Rows drawn with replacement; processes of one run that draw together draw different ones."""
-    rank, ranks = lab.loader(_NOTHING, purpose="ranks").shard
+    rank, ranks = _shard(lab)
     return torch.randint(available, (count * ranks,))[rank::ranks]
+
+
+def _shard(lab: Lab) -> tuple[int, int]:
+    """Which process of how many this is, as the lab's loaders know."""
+    return lab.loader(_NOTHING, purpose="ranks").shard

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nscl.core.ranks import is_distributed, sum_over_ranks
 from nscl.errors import UnsupportedError
 from nscl.methods.sample_gradients import Tensors, Unit, importances, through
 
@@ -73,12 +75,29 @@ def likelihood_directions(logits: Tensor, labels: Tensor, estimator: Estimator) 
             yield p[:, number, None].sqrt() * (onehot - p)
         return
     if estimator == "sketched":
-        signs = torch.randint(0, 2, p.shape, device=p.device).to(p.dtype) * 2.0 - 1.0
+        whole, mine = _whole(p)
+        signs = torch.randint(0, 2, whole.shape, device=p.device)[mine].to(p.dtype) * 2.0 - 1.0
         roots = p.sqrt() * signs
         yield roots - p * roots.sum(1, keepdim=True)
         return
     if estimator == "sampled":
-        chosen = torch.multinomial(p, 1)[:, 0]
+        whole, mine = _whole(p)
+        chosen = torch.multinomial(whole, 1)[mine, 0]
     else:
         chosen = p.argmax(1) if estimator == "argmax" else labels
     yield F.one_hot(chosen, p.shape[1]).to(p.dtype) - p
+
+
+def _whole(p: Tensor) -> tuple[Tensor, slice]:
+    """The whole batch, in which other ranks' rows mean nothing, and which rows are this rank's.
+
+    Draws are made for all of it, so that together ranks draw what one process would. With draws
+    for their own rows only, all would draw the same.
+    """
+    if not is_distributed():
+        return p, slice(None)
+    mine = slice(dist.get_rank(), None, dist.get_world_size())
+    rows = int(sum_over_ranks(torch.tensor([float(len(p))])).item())
+    whole = p.new_ones((rows, p.shape[1]))
+    whole[mine] = p
+    return whole, mine

@@ -162,7 +162,7 @@ class Replay(Method, ABC):
 
     def _ready(self, images: Tensor) -> Tensor:
         if self.budget.augment:
-            return prepared(self.lab, images)
+            return prepared(self.lab, images, shared=True)
         stream = self.lab.stream
         return normalise(images.to(self.lab.device), stream.mean, stream.std)
 

@@ -66,22 +66,23 @@ def importances(
     ``output`` says how ``parameters`` become logits; ``model`` is what it runs. ``unit`` says of
     what a magnitude is taken: of one ``sample``'s gradient; of a ``batch``'s mean gradient; or
     that times the batch's size, as a mean over batches (``batch_scaled``). In a torch.distributed
-    group every rank brings its part of each batch.
+    group every rank brings its part of each batch, as the laboratory's loaders deal rows out.
     """
     gradients = _Gradients(model, output, parameters)
     totals, samples, count = _zeros(parameters), 0, 0
     _refuse_batch_statistics(model, unit)
     with torch.no_grad(), evaluating(model):
         for images, labels in batches:
-            size = _sum_count(len(labels)) if unit != "sample" else len(labels)
+            size = _sum_count(len(labels))
             samples, count = samples + size, count + 1
+            # Directions may be drawn by all ranks together, also by one that has no rows here.
             for v in directions(output(gradients.parameters, images), labels) if size else ():
                 if unit == "sample":
                     gradients.add_samples(totals, images, v, magnitude)
                 else:
                     gradients.add_batch(totals, images, v, magnitude, size)
     if unit == "sample":
-        totals, samples = _sum_tensors(totals), _sum_count(samples)
+        totals = _sum_tensors(totals)
     return _means(totals, count if unit == "batch_scaled" else samples)
 
 
@@ -104,6 +105,8 @@ class _Gradients:
 
     def add_samples(self, totals: Tensors, images: Tensor, v: Tensor, magnitude: str) -> None:
         """Add the magnitudes of every sample's gradient, a chunk of samples at a time."""
+        if len(images) == 0:
+            return
         each = vmap(grad(self._sample_score), in_dims=(None, 0, 0))
         for x, w in zip(images.contiguous().split(self.chunk), v.split(self.chunk), strict=True):
             for name, value in self._vectorised(each, x, w).items():
