@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Protocol, Self
 import torch
 import torch.nn.functional as F
 from pydantic import BaseModel, ConfigDict
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from nscl.data.batches import Batches
@@ -200,6 +200,10 @@ class Method:
         """Forward pass and loss of one step."""
         logits = self.logits(batch.images, batch.task)
         return Outcome(F.cross_entropy(logits, batch.labels), logits, batch.labels)
+
+    def learners(self) -> Sequence[nn.Module]:
+        """The networks that steps move: processes of one run keep their buffers equal."""
+        return (self.model,)
 
     def after_backward(self, batch: Batch, phase: Phase) -> None:
         """Change gradients before the step."""

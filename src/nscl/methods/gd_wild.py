@@ -97,6 +97,10 @@ class GDWild(Method):
         """Who learns in *init*: C, and the network itself in the first task."""
         return self.model if self.current is None else self.current
 
+    def learners(self) -> Sequence[TaskModel]:
+        """The network, and C."""
+        return (self.model,) if self.current is None else (self.model, self.current)
+
     def _groups(self, model: TaskModel, task: int, heads: Sequence[int]) -> list[dict[str, Any]]:
         rates = self.lab.rates
         own = [p for i in heads for _, p in model.head_parameters(i)]

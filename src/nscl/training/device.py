@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from nscl.models.norms import layers_with_statistics
 from nscl.training.config import ConfigError
 from nscl.training.tally import Tally
 
@@ -47,19 +48,42 @@ class Ranks:
         """Gradients of the whole batch: the sum over ranks, each weighted by its share of it.
 
         One flat message per step instead of DistributedDataParallel's buckets: methods run several
-        forward and backward passes per step, which its hooks cannot tell apart.
+        forward and backward passes per step, which its hooks cannot tell apart. A gradient that
+        only some ranks have (a head that no image of the others belongs to) counts as zero there;
+        one that no rank has stays None, as optimizers leave such parameters alone.
         """
         if self.count == 1:
             return
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        if not gradients:
-            return
-        flat = torch.cat([g.reshape(-1) for g in gradients]).mul_(share)
+        learned = list(parameters)
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad * share for p in learned]
+        there = parts[0].new_tensor([p.grad is not None for p in learned])
+        flat = torch.cat([*(part.reshape(-1) for part in parts), there])
         dist.all_reduce(flat)
-        start = 0
-        for gradient in gradients:
-            gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
-            start += gradient.numel()
+        *sums, there = flat.split([*(p.numel() for p in learned), len(learned)])
+        for parameter, gradient, found in zip(learned, sums, there.tolist(), strict=True):
+            if found:
+                parameter.grad = gradient.view_as(parameter).to(parameter.dtype, copy=True)
+
+    def share_buffers(self, networks: Iterable[nn.Module]) -> None:
+        """Give all ranks the same buffers: the mean of running statistics, else the first rank's.
+
+        Every rank moves its statistics by its own rows of each batch. They are linear in what
+        batches tell, so their mean is what whole batches would have left: the mean of the parts'
+        means is the whole's, and the variance of a part is as unbiased as that of the whole. The
+        first rank's alone, which DistributedDataParallel takes, would leave out what others saw.
+        """
+        if self.count == 1:
+            return
+        means, others = _buffers(networks)
+        if not means and not others:
+            return
+        shares = [t.double() / self.count for t in means]
+        shares += [t.double() if self.is_first else t.double().zero_() for t in others]
+        flat = torch.cat([share.reshape(-1) for share in shares])
+        dist.all_reduce(flat)
+        buffers = [*means, *others]
+        for buffer, values in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
+            buffer.copy_(values.view_as(buffer))
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum of all ranks' figures."""
@@ -73,6 +97,14 @@ class Ranks:
         loss, hits, seen = self.sum(figures).tolist()
         return Tally(loss, int(hits), int(seen), tally.steps)
 
+    def largest(self, value: int) -> int:
+        """The largest of all ranks' numbers; every rank must ask."""
+        if self.count == 1:
+            return value
+        found = torch.tensor([value]).to("cuda" if dist.get_backend() == "nccl" else "cpu")
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return int(found.item())
+
     def wait(self) -> None:
         """Until every rank is here."""
         if self.count > 1:
@@ -82,3 +114,15 @@ class Ranks:
         """Leave the group, if it was joined here."""
         if self.started:
             dist.destroy_process_group()
+
+
+def _buffers(networks: Iterable[nn.Module]) -> tuple[list[Tensor], list[Tensor]]:
+    """Running means and variances, and all other buffers."""
+    means: list[Tensor] = []
+    others: list[Tensor] = []
+    for network in networks:
+        layers = layers_with_statistics(network).values()
+        running = {id(t) for layer in layers for t in (layer.running_mean, layer.running_var)}
+        for buffer in network.buffers():
+            (means if id(buffer) in running else others).append(buffer)
+    return means, others

@@ -65,14 +65,24 @@ def _run(config: RunConfig, ranks: Ranks, display: Display, stream: TaskStream |
     setup = Setup.build(config, ranks, stream=stream)
     try:
         # Only now, when data, network and options are known to be good, is a folder made.
-        environment = fingerprint() | config.place()
-        directory = RunDirectory.create(
-            config.out, **names, config=identity, environment=environment
-        )
+        with _first_rank_first(ranks):
+            directory = RunDirectory.create(
+                config.out, **names, config=identity, environment=fingerprint() | config.place()
+            )
         with _alone(directory, ranks), StopSignal() as signal:
             return Experiment(config, setup, directory, ranks, display, signal).run()
     finally:
         setup.close()
+
+
+@contextmanager
+def _first_rank_first(ranks: Ranks) -> Iterator[None]:
+    """Others enter when the first rank has left: a folder half made is no run to them."""
+    if not ranks.is_first:
+        ranks.wait()
+    yield
+    if ranks.is_first:
+        ranks.wait()
 
 
 @contextmanager
@@ -182,7 +192,7 @@ class Experiment:
             phase,
             self.ranks,
             self.config.precision,
-            stop=lambda: self.signal.received is not None,
+            stop=lambda: self.signal.reached(self.ranks),
             each_step=lambda t: self.display.step(place, phase, epochs, t, len(batches)),
         )
         tally = loop.run(batches, done=place.step, tally=tally)
@@ -199,7 +209,7 @@ class Experiment:
         else:
             self.progress.place = replace(place, step=tally.steps)
         self.journal.save(self.progress, optimizer, tally)
-        if self.signal.received is not None:
+        if self.signal.reached(self.ranks):
             raise InterruptedRunError(
                 f"stopped in task {place.task + 1} of {len(self.setup.stream)}; everything is "
                 f"saved. Continue with: nscl resume {self.directory.path}",

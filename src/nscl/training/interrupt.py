@@ -5,6 +5,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from nscl.errors import NsclError
+from nscl.training.device import Ranks
 
 
 class InterruptedRunError(NsclError):
@@ -43,6 +44,13 @@ class StopSignal:
         if self.received is not None:
             raise KeyboardInterrupt
         self.received = number
+
+    def reached(self, ranks: Ranks) -> bool:
+        """Whether it reached any process of the run: all of them stop after the same step."""
+        number = ranks.largest(self.received or 0)
+        if number:
+            self.received = number
+        return number > 0
 
     @property
     def exit_code(self) -> int:

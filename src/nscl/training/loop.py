@@ -67,6 +67,7 @@ class EpochLoop:
         self.method.after_backward(batch, self.phase)
         self.optimizer.step()
         self.method.after_step(batch, self.phase)
+        self.ranks.share_buffers(self.method.learners())
         tally.loss += value * len(batch.labels)
         tally.hits += int((outcome.logits.detach().argmax(1) == outcome.labels).sum())
         tally.seen += len(batch.labels)
