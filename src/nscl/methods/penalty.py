@@ -15,6 +15,7 @@ import torch
 from pydantic import PositiveFloat
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
+from torch.optim import Optimizer
 
 from nscl.methods.base import Batch, Lab, Method, Options, Phase
 
@@ -128,16 +129,26 @@ class PenaltyMethod(Method, ABC):
         super().__init__(lab, options)
         self.penalty = Parabola()
         self._strength, self._clip_norm = options.strength, options.clip_norm
+        self._learned: list[nn.Parameter] = []
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """What the penalty holds."""
         return shared_parameters(self.lab)
 
+    def optimizer(self, task: int, phase: Phase) -> Optimizer:
+        """The usual optimizer; what it moves is what is clipped.
+
+        Old heads hold the gradients of their last step, which nothing clears.
+        """
+        optimizer = super().optimizer(task, phase)
+        self._learned = [p for group in optimizer.param_groups for p in group["params"]]
+        return optimizer
+
     def after_backward(self, batch: Batch, phase: Phase) -> None:
         """Add the penalty's gradient."""
         self.penalty.add_gradient(self.shared_parameters(), self._strength)
         if self._clip_norm is not None:
-            clip_grad_norm_(self.model.parameters(), self._clip_norm)
+            clip_grad_norm_(self._learned, self._clip_norm)
 
     def end_task(self, task: int) -> None:
         """Remember the task; after the last one nothing can be forgotten any more."""
