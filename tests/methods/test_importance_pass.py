@@ -10,8 +10,10 @@ from nscl.methods.importance_pass import PassOptions, pass_batches
 from tests.methods.setups import made
 
 
-def seen(tmp_path: Path, *, task: int = 0, seed: int = 0, **options: Any) -> torch.Tensor:
-    setup = made("mas", tmp_path, seed=seed)
+def seen(
+    tmp_path: Path, *, task: int = 0, seed: int = 0, augment: str = "default", **options: Any
+) -> torch.Tensor:
+    setup = made("mas", tmp_path, seed=seed, data={"augment": augment})
     split = setup.stream[task].train
     batches = pass_batches(setup.method.lab, split, task, PassOptions(**options))
     return torch.cat([images for images, _ in batches])
@@ -40,6 +42,14 @@ def test_a_task_with_fewer_is_seen_whole_and_mixed(samples: int | None, tmp_path
 def test_no_picture_is_left_out_for_batch_norm(tmp_path: Path) -> None:
     """A shuffled loader would drop a last batch of one; here every picture counts."""
     assert len(seen(tmp_path, samples=257)) == 257
+
+
+def test_pictures_are_augmented_as_in_training_or_plain(tmp_path: Path) -> None:
+    plain = seen(tmp_path, samples=9, augment="none")
+    assert torch.equal(seen(tmp_path, samples=9, augment="crop-flip", stats_augment=False), plain)
+    augmented = seen(tmp_path, samples=9, augment="crop-flip", stats_augment=True)
+    assert not torch.equal(augmented, plain)
+    assert torch.equal(augmented, seen(tmp_path, samples=9, augment="crop-flip"))
 
 
 def test_the_pass_draws_nothing_from_the_global_generator(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from nscl.methods.base import Phase
 from nscl.methods.mas_importance import mas_importance
 from nscl.methods.muc_mas import MUCMAS
 from nscl.methods.side_classifiers import SideClassifiers, combined, discrepancy, stability
+from nscl.training.config import ConfigError
 from nscl.training.experiment import run
 from tests.methods.setups import batch_of, frozen, made, moved, train
 from tests.runs import small
@@ -139,6 +140,33 @@ def test_the_importance_of_two_tasks_is_the_sum_of_each(tmp_path: Path) -> None:
     for name, value in truth.items():
         assert torch.allclose(method.penalty.importance[name], value, rtol=1e-4, atol=1e-7)
         assert torch.equal(method.penalty.centre[name], method.shared_parameters()[name])
+
+
+def test_a_constant_without_its_factor_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="constant belongs to factor constant"):
+        small("muc-mas", tmp_path, options={"constant": 5.0})
+
+
+def test_the_default_factor_is_the_stability_of_each_parameter(tmp_path: Path) -> None:
+    setup, method = muc(tmp_path)
+    train(setup, 0, Phase())
+    train(setup, 0, SIDE)
+    assert method.side is not None
+    outputs = [lambda theta, x: functional_call(setup.model, theta, (x, 0))]
+    outputs += method.side.outputs(setup.model.backbone)
+    split = setup.stream[0].train
+    batches = list(setup.loaders(split, purpose="", augment="none", shuffle=False))
+    main, *sides = (
+        mas_importance(setup.model, batches, output=output, parameters=method.shared_parameters())
+        for output in outputs
+    )
+    method.end_task(0)
+    for name, value in method.penalty.importance.items():
+        spread = torch.stack([(side[name] - main[name]) ** 2 for side in sides]).mean(0).sqrt()
+        mean = torch.stack([side[name] for side in sides]).mean(0)
+        factor = torch.exp(1 - spread / (main[name] + 1e-12))
+        assert torch.allclose(value, main[name] + factor * mean, rtol=1e-3, atol=1e-6)
+        assert factor[main[name] > 0].std() > 0.1  # no constant would do
 
 
 def test_the_penalty_holds_while_training_only(tmp_path: Path) -> None:

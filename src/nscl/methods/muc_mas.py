@@ -13,9 +13,9 @@ its last three stages are left out.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 from torch.optim import Optimizer
 
 from nscl.errors import NsclError
@@ -39,6 +39,12 @@ class MUCMASOptions(PenaltyOptions, PassOptions, PoolOptions):
     constant: PositiveFloat = 1.4  # as the authors' CIFAR script has it
     samples: PositiveInt | None = 400  # at most so many for each of the 1 + side_heads importances
     stats_augment: bool = False
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        if self.factor == "stability" and self.constant != 1.4:
+            raise ValueError("constant belongs to factor constant; stability computes its own")
+        return self
 
 
 class MUCMAS(PenaltyMethod):
