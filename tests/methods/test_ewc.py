@@ -98,7 +98,8 @@ def test_gradient_equals_the_penalties_written_out(form: str, tmp_path: Path) ->
 
 def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     for options, message in (
-        ({"estimator": "true", "unit": "batch"}, "needs unit sample"),
+        ({"estimator": "true", "unit": "batch"}, "estimator true needs unit sample"),
+        ({"estimator": "weighted", "unit": "batch_scaled"}, "estimator weighted needs unit sample"),
         ({"gamma": 0.9}, "gamma belongs to form online"),
         ({"strength": 0.0}, "greater than 0"),
         ({"estimator": "guess"}, "empirical"),

@@ -23,9 +23,9 @@ def slow_fisher(model: MultiHead, batches: Batches, estimator: Estimator) -> dic
         for image, label in zip(images, labels, strict=True):
             log_p = model(image[None], 1).log_softmax(1)[0]
             p = log_p.detach().exp()
-            asked = {"true": range(len(p)), "argmax": [int(p.argmax())], "empirical": [int(label)]}
-            for y in asked[estimator]:
-                weight = float(p[y]) if estimator == "true" else 1.0
+            asked = {"true": range(len(p)), "argmax": [int(p.argmax())]}
+            for y in asked.get(estimator, [int(label)]):
+                weight = float(p[y]) if estimator in ("true", "weighted") else 1.0
                 found = torch.autograd.grad(log_p[y], list(shared.values()), retain_graph=True)
                 for name, gradient in zip(shared, found, strict=True):
                     sums[name] += weight * gradient**2
@@ -35,7 +35,8 @@ def slow_fisher(model: MultiHead, batches: Batches, estimator: Estimator) -> dic
 
 
 @pytest.mark.parametrize(
-    ("estimator", "expected"), [("true", 0.1875), ("argmax", 0.0625), ("empirical", 0.5625)]
+    ("estimator", "expected"),
+    [("true", 0.1875), ("argmax", 0.0625), ("empirical", 0.5625), ("weighted", 0.5625 / 4)],
 )
 def test_logistic_regression_at_ln_3(estimator: Estimator, expected: float) -> None:
     """p = ¾: METHODS §19 row 6."""
@@ -45,7 +46,7 @@ def test_logistic_regression_at_ln_3(estimator: Estimator, expected: float) -> N
     assert found["w"].item() == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("estimator", ["true", "argmax", "empirical"])
+@pytest.mark.parametrize("estimator", ["true", "argmax", "empirical", "weighted"])
 @pytest.mark.parametrize("chunk", [1, 3, 100])
 def test_equals_a_loop_over_samples(
     estimator: Estimator, chunk: int, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,8 @@ Both keep two tensors per parameter, however many tasks there are. They are diff
 with γ = 1: Fisher 1 at 0 and 3 at 2 balance at 1.5, the online form stands at 2.
 
 Strengths of code without the factor ½ are doubled here; they mean something only together with
-the estimator, whose scales differ by orders of magnitude.
+the estimator, whose scales differ by orders of magnitude. The default ``sketched`` is on the scale
+of ``true``: unbiased, for one backward pass per sample instead of one per class (``fisher.py``).
 """
 
 from typing import ClassVar, Literal, Self
@@ -18,7 +19,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, model_validator
 
 from nscl.methods.base import Lab
-from nscl.methods.fisher import Estimator, fisher
+from nscl.methods.fisher import SINGLE, Estimator, fisher
 from nscl.methods.importance_pass import PassOptions, pass_batches
 from nscl.methods.penalty import PenaltyMethod, PenaltyOptions
 from nscl.methods.sample_gradients import Unit
@@ -35,8 +36,10 @@ class EWCOptions(PenaltyOptions, PassOptions):
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
-        if self.estimator == "true" and self.unit != "sample":
-            raise ValueError("estimator true needs unit sample; it has no form for whole batches")
+        if self.estimator in SINGLE and self.unit != "sample":
+            raise ValueError(
+                f"estimator {self.estimator} needs unit sample; it has no form for whole batches"
+            )
         if self.form == "separate" and self.gamma != 1.0:
             raise ValueError("gamma belongs to form online; separate penalties do not fade")
         return self

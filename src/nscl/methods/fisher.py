@@ -2,6 +2,13 @@
 
 METHODS §5. Estimators differ in scale by orders of magnitude, so a penalty's strength means
 something only together with one of them.
+
+``sketched`` is not in the EWC literature; it is curvature propagation (Martens, Sutskever and
+Swersky, ICML 2012) at the logits. With random signs ``s`` and ``v = √p∘s − p·(√p·s)``, the mean of
+``v vᵀ`` over signs is ``diag(p) − p pᵀ``, the Fisher information of the logits; gradients of
+parameters are linear in v, so the estimate is unbiased like ``sampled``. It costs the same, one
+backward pass per sample where ``true`` takes one per class. But every class speaks in every
+sample: for p = (.98, .01, .01) and 50 samples its relative error is less than half.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +23,9 @@ from nscl.core.ranks import is_distributed, sum_over_ranks
 from nscl.errors import UnsupportedError
 from nscl.methods.sample_gradients import Tensors, Unit, importances, through
 
-Estimator = Literal["true", "sketched", "sampled", "argmax", "empirical"]
+Estimator = Literal["true", "sketched", "sampled", "argmax", "empirical", "weighted"]
+# These weigh every sample by itself, which a whole batch's mean gradient cannot.
+SINGLE: tuple[Estimator, ...] = ("true", "weighted")
 
 
 def fisher(
@@ -34,7 +43,8 @@ def fisher(
     (``true``: exact, one backward pass per class); all of them in one pass under random signs
     (``sketched``: unbiased, as in Martens et al., ICML 2012); one drawn by the network
     (``sampled``: unbiased, but a confident network hardly ever draws what matters); its favourite
-    (``argmax``); the right one (``empirical``: goes to 0 where the data are fitted).
+    (``argmax``); the right one (``empirical``: goes to 0 where the data are fitted), and that with
+    each square times the probability of the right label (``weighted``, as mammoth has it).
 
     >>> from nscl.models import MLP, MultiHead
     >>> model = MultiHead(MLP(4, width=3), [2])
@@ -44,9 +54,9 @@ def fisher(
     >>> found["backbone.layers.0.weight"].shape
     torch.Size([3, 4])
     """
-    if estimator == "true" and unit != "sample":
+    if estimator in SINGLE and unit != "sample":
         raise UnsupportedError(
-            "the estimator 'true' weighs every sample's classes by themselves and has no form for "
+            f"the estimator '{estimator}' weighs every sample by itself and has no form for "
             "whole batches: choose another estimator, or take single samples"
         )
 
@@ -65,7 +75,7 @@ def fisher(
 
 
 def likelihood_directions(logits: Tensor, labels: Tensor, estimator: Estimator) -> Iterator[Tensor]:
-    """Gradients of ``log p(y)`` by the logits; all of them, times ``√p(y)``, for ``true``.
+    """Gradients of ``log p(y)`` by the logits, times ``√p(y)`` for ``true`` and ``weighted``.
 
     The mean of ``v vᵀ``, or its sum for ``true``, is ``diag(p) − p pᵀ`` for the first three.
     """
@@ -85,7 +95,8 @@ def likelihood_directions(logits: Tensor, labels: Tensor, estimator: Estimator) 
         chosen = torch.multinomial(whole, 1)[mine, 0]
     else:
         chosen = p.argmax(1) if estimator == "argmax" else labels
-    yield F.one_hot(chosen, p.shape[1]).to(p.dtype) - p
+    v = F.one_hot(chosen, p.shape[1]).to(p.dtype) - p
+    yield v * p.gather(1, chosen[:, None]).sqrt() if estimator == "weighted" else v
 
 
 def _whole(p: Tensor) -> tuple[Tensor, slice]:
