@@ -132,9 +132,13 @@ class RunConfig(Part):
 
     @classmethod
     def build(cls, benchmark: str, *layers: Mapping[str, Any]) -> Self:
-        """Merge layers of settings, weakest first, and validate the sum."""
-        merged: dict[str, Any] = {"benchmark": benchmark}
-        for layer in layers:
+        """Merge layers of settings, weakest first, and validate the sum.
+
+        In the first layer None is a value: there is nothing below that it could leave as it is.
+        """
+        first, *others = layers or ({},)
+        merged: dict[str, Any] = {"benchmark": benchmark, **first}
+        for layer in others:
             merged = merge(merged, layer)
         return validated(cls, merged)
 

@@ -1,0 +1,59 @@
+"""What presets say beyond Adam-NSCL's own table: the needs of other methods at full size."""
+
+import pytest
+
+from nscl.methods import METHODS
+from nscl.models import build_model
+from nscl.models.preact_resnet import PreActResNet18
+from nscl.training.config import RunConfig
+from nscl.training.prepare import build_config
+
+FULL_SIZE = ("paper", "official")
+BENCHMARKS = ("split-cifar100-10", "split-cifar100-20", "split-tinyimagenet-25")
+
+
+def settled(method: str, preset: str, benchmark: str = BENCHMARKS[0]) -> RunConfig:
+    return build_config(benchmark, {"method": method, "preset": preset})
+
+
+@pytest.mark.parametrize("preset", FULL_SIZE)
+@pytest.mark.parametrize("method", ["ewc", "mas", "muc-mas"])
+def test_importances_are_taken_of_all_images(method: str, preset: str) -> None:
+    for benchmark in BENCHMARKS:
+        assert settled(method, preset, benchmark).options["samples"] is None
+    said = {"method": method, "preset": preset, "options": {"samples": 7}}
+    assert build_config(BENCHMARKS[0], said).options["samples"] == 7
+
+
+@pytest.mark.parametrize("preset", FULL_SIZE)
+def test_si_has_the_damping_of_cifar_and_no_decay(preset: str) -> None:
+    config = settled("si", preset)
+    assert (config.options["xi"], config.optim.weight_decay) == (1e-3, 0.0)
+    assert settled("ewc", "official").optim.weight_decay == 5e-5
+
+
+@pytest.mark.parametrize("preset", FULL_SIZE)
+@pytest.mark.parametrize("method", ["gpm", "sgp"])
+def test_patches_outnumber_the_features_of_the_widest_layer(method: str, preset: str) -> None:
+    config = settled(method, preset)
+    model = build_model("resnet18", image_shape=(3, 32, 32), classes_per_task=[10], width=64)
+    assert isinstance(model.backbone, PreActResNet18)
+    features = max(p[0].numel() for _, p in model.backbone_parameters(norms=False))
+    assert config.options["samples"] * 4 * 4 > features == 4608
+
+
+def test_small_presets_are_as_they_were() -> None:
+    """Recorded results name them by the hash of these very settings."""
+    samples = {"ewc": 1000, "mas": 1000, "muc-mas": 400, "gpm": 125, "sgp": 125}
+    for preset in ("cpu", "quick"):
+        for method, number in samples.items():
+            assert settled(method, preset).options["samples"] == number
+        assert settled("si", preset).optim.weight_decay == 0.0
+    assert settled("si", "quick").options["xi"] == 0.1
+
+
+@pytest.mark.parametrize("preset", [*FULL_SIZE, "cpu", "quick"])
+def test_every_method_takes_every_preset(preset: str) -> None:
+    for method in METHODS:
+        for benchmark in BENCHMARKS:
+            assert settled(method, preset, benchmark).preset == preset
