@@ -9,31 +9,20 @@ from PIL import Image
 
 from nscl.training.experiment import run
 from nscl.training.prepare import build_config
+from tests.quick_runs import QuickRuns
 from tests.runs import SMALL
 
 METHODS = ("lwf", "muc-mas", "gd-wild")
 SEEDS = (1, pytest.param(3, marks=pytest.mark.slow))
 
 
-def bwt(method: str, seed: int, out: Path) -> float:
-    options = {} if method in ("finetune", "lwf") else {"pool": "procedural"}
-    said = {"method": method, "seed": seed, "out": out, "options": options}
-    return run(build_config("split-digits-5", said)).bwt
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_it_forgets_less_than_half_of_what_fine_tuning_does(
-    method: str, seeds: int, out: Path
+    method: str, seeds: int, quick_runs: QuickRuns
 ) -> None:
-    """``split-digits-5``, preset quick; finished runs are read back."""
-    plain = mean(bwt("finetune", seed, out) for seed in range(seeds))
-    assert mean(bwt(method, seed, out) for seed in range(seeds)) > plain / 2
+    plain = mean(quick_runs("finetune", seed).bwt for seed in range(seeds))
+    assert mean(quick_runs(method, seed).bwt for seed in range(seeds)) > plain / 2
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from nscl.methods.base import Batch, Phase
 from nscl.methods.penalty import Parabola, PenaltyMethod
-from nscl.results import Result
 from nscl.training.device import Ranks
 from nscl.training.experiment import run
 from nscl.training.prepare import build_config
 from nscl.training.setup import Setup
 from tests.methods.digits import last_epoch
+from tests.quick_runs import QuickRuns
 from tests.runs import small
 
 NAMES = ("ewc", "mas", "si")
@@ -190,26 +190,17 @@ def test_clip_norm_bounds_the_whole_gradient(tmp_path: Path) -> None:
     assert torch.stack([g.norm() for g in gradients]).norm().item() == pytest.approx(0.5, rel=1e-4)
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-def quick(method: str, out: Path, seeds: int) -> list[Result]:
-    """``split-digits-5``, preset quick; finished runs are read back."""
-    configs = [{"method": method, "out": out, "seed": seed} for seed in range(seeds)]
-    return [run(build_config("split-digits-5", config)) for config in configs]
-
-
 @pytest.mark.parametrize("seeds", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
-def test_forgets_less_than_fine_tuning_and_knows_more(name: str, seeds: int, out: Path) -> None:
-    plain, held = quick("finetune", out, seeds), quick(name, out, seeds)
+def test_forgets_less_than_fine_tuning_and_knows_more(
+    name: str, seeds: int, quick_runs: QuickRuns
+) -> None:
+    plain, held = ([quick_runs(n, seed) for seed in range(seeds)] for n in ("finetune", name))
     assert mean(r.bwt for r in plain) < -5
     assert mean(r.bwt for r in held) > mean(r.bwt for r in plain) / 4
     assert mean(r.acc for r in held) > mean(r.acc for r in plain) + 5
     for result in held:
-        told = last_epoch(out, result)
+        told = last_epoch(quick_runs.folder, result)
         assert told["method/penalty"] > 0
         assert told["method/curvature"] > 0
         assert name != "si" or told["method/path"] > 0

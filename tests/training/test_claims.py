@@ -1,19 +1,16 @@
 """What the laboratory promises on the embedded digits."""
 
-from pathlib import Path
 from statistics import mean
 
-from nscl.training.experiment import run
-from nscl.training.prepare import build_config
+from tests.quick_runs import QuickRuns
 
 
-def test_adam_nscl_forgets_five_times_less_at_equal_or_better_accuracy(tmp_path: Path) -> None:
+def test_adam_nscl_forgets_five_times_less_at_equal_or_better_accuracy(
+    quick_runs: QuickRuns,
+) -> None:
     """``split-digits-5``, preset quick, seeds 0–4."""
     results = {
-        method: [
-            run(build_config("split-digits-5", {"method": method, "seed": seed, "out": tmp_path}))
-            for seed in range(5)
-        ]
+        method: [quick_runs(method, seed) for seed in range(5)]
         for method in ("finetune", "adam-nscl")
     }
     forgetting = {name: mean(r.forgetting for r in found) for name, found in results.items()}
