@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from nscl.core.ranks import sum_over_ranks
 from nscl.models.norms import layers_with_statistics
 from nscl.training.config import ConfigError
 from nscl.training.tally import Tally
@@ -33,7 +34,7 @@ class Ranks:
         self.started = False
         if "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             if not dist.is_initialized():
-                dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+                _join()
                 self.started = True
             self.rank, self.count = dist.get_rank(), dist.get_world_size()
         else:
@@ -87,9 +88,7 @@ class Ranks:
 
     def sum(self, values: Tensor) -> Tensor:
         """Sum of all ranks' figures."""
-        if self.count > 1:
-            dist.all_reduce(values)
-        return values
+        return sum_over_ranks(values)
 
     def whole(self, tally: Tally) -> Tally:
         """An epoch's figures over all ranks."""
@@ -114,6 +113,13 @@ class Ranks:
         """Leave the group, if it was joined here."""
         if self.started:
             dist.destroy_process_group()
+
+
+def _join() -> None:
+    """Join torchrun's group: gradients travel between GPUs, figures between processors."""
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
 
 
 def _buffers(networks: Iterable[nn.Module]) -> tuple[list[Tensor], list[Tensor]]:
