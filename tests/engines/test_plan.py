@@ -50,7 +50,7 @@ def plan_file(tmp_path: Path) -> Path:
 
 
 def test_settings_of_many_runs_are_those_of_one() -> None:
-    special = {"benchmark", "method", "seed", "options", "out"}
+    special = {"benchmark", "method", "seed", "options", "out", "label"}
     assert set(Settings.model_fields) == set(RunConfig.model_fields) - special
     for name, field in Settings.model_fields.items():
         if name != "preset":  # None: the benchmark's usual one
@@ -66,6 +66,7 @@ def test_a_plan_file_becomes_runs_seed_by_seed(plan_file: Path) -> None:
     assert {job.config.preset for job in jobs} == {"quick"}
     assert jobs[1].config.options["a"] == jobs[2].config.options["a"] == 30
     assert [job.config.options.get("norms") for job in jobs[:3]] == [None, "ewc", "freeze"]
+    assert [job.config.label for job in jobs[:3]] == [None, None, "frozen norms"]
     assert notes == ("note: cost: machine 2 cores, minutes 3",)
     assert len({job.name for job in jobs}) == 6
 

@@ -46,7 +46,9 @@ def test_where_a_run_happens_does_not_change_its_name() -> None:
     there = build_config(
         "split-digits-5", {"threads": 2, "device": "cpu", "out": "/elsewhere", "data_dir": "/data"}
     )
-    assert name_of(here) == name_of(there)
+    called = build_config("split-digits-5", {"label": "as it is"})
+    assert name_of(here) == name_of(there) == name_of(called)
+    assert "label" not in here.place()
     assert name_of(here) != name_of(build_config("split-digits-5", {"seed": 1}))
 
 

@@ -19,16 +19,21 @@ NOT_VARIED = {
     "method": "nscl compare --methods",
     "benchmark": "one command per benchmark",
     "out": "--out",
+    "label": "[[variants]] of a plan",
 }
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of the final table: a method and what is special about it."""
+    """One row of the final table: a method and what is special about it.
+
+    A label that a person gave (``named``) says what options cannot, and is kept with the runs.
+    """
 
     label: str
     method: str
     settings: Settings = field(default_factory=dict)
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,8 @@ class Plan:
 
     def _job(self, variant: Variant, seed: int, side_by_side: int | None) -> Job:
         said = merge(merge(self.settings, variant.settings), {"method": variant.method})
-        config = build_config(self.benchmark, {**said, "seed": seed})
+        label = {"label": variant.label} if variant.named else {}
+        config = build_config(self.benchmark, {**said, **label, "seed": seed})
         return Job(divided(config, jobs=side_by_side, said=said.get("threads")), variant.label)
 
 

@@ -118,7 +118,7 @@ class PlanFile(Part):
                 yield _over(mine, variant(method, point))
         for entry in self.variants:
             mine = merge(merge(self.overrides.get(entry.method, {}), entry.settings), said)
-            yield Variant(entry.name, entry.method, mine)
+            yield Variant(entry.name, entry.method, mine, named=True)
 
 
 def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 Where a value comes from, weakest first: the defaults below, the preset (``presets.py``), a TOML
 file, the command line or Python. What describes the experiment is hashed into the run's name;
-where it runs (folders, device, threads, display) is written down but does not change the name.
+where it runs (folders, device, threads, display) and what people call it are written down but do
+not change the name.
 """
 
 import difflib
@@ -106,11 +107,12 @@ class RunConfig(Part):
     # After every epoch, log the training loss of the first so many tasks (on up to 512 images of
     # each). It looks at old data, so it is for pictures of what is forgotten only.
     track_old_losses: int = Field(0, ge=0)
-    # Where and how it runs: not part of the run's name.
+    # Where and how it runs, and what reports call it: not part of the run's name.
     device: str = "auto"
     threads: int | None = Field(None, ge=1)
     data_dir: Path | None = None
     out: Path = Path("runs")
+    label: str | None = Field(None, min_length=1)  # in reports; None: its method and options
 
     @field_validator("device")
     @classmethod
@@ -121,14 +123,15 @@ class RunConfig(Part):
 
     def identity(self) -> dict[str, Any]:
         """What describes the experiment, ready for JSON; its hash names the run."""
-        elsewhere = {"device", "threads", "data_dir", "out"}
+        elsewhere = {"device", "threads", "data_dir", "out", "label"}
         # Absent unless asked for: runs made before it could be asked for keep their names.
         unasked = set() if self.track_old_losses else {"track_old_losses"}
         return self.model_dump(mode="json", exclude=elsewhere | unasked)
 
     def place(self) -> dict[str, Any]:
-        """Where and how it runs, without folders of one machine."""
-        return {"device": self.device, "threads": self.threads}
+        """Where and how it runs, without folders of one machine; and its label, if it has one."""
+        label = {} if self.label is None else {"label": self.label}
+        return {"device": self.device, "threads": self.threads, **label}
 
     @classmethod
     def build(cls, benchmark: str, *layers: Mapping[str, Any]) -> Self:
