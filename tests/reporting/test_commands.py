@@ -1,15 +1,51 @@
 """The command of a report repeats the run: told to a real process, it finds the same folder."""
 
+import json
 import shlex
 from pathlib import Path
 
 import pytest
 
 import nscl
-from nscl.reporting import gather
+from nscl.cli.app import call
+from nscl.engines.job import Job
+from nscl.errors import NsclError
+from nscl.methods import METHODS
+from nscl.metrics import AccuracyMatrix
+from nscl.reporting import Run, gather
 from nscl.reporting.commands import command
+from nscl.training.config import RunConfig
+from nscl.training.prepare import build_config
 from tests.runs import nscl as start
 from tests.runs import small
+
+
+@pytest.mark.parametrize("preset", ["quick", "cpu", "paper", "official"])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_command_of_every_method_is_accepted(
+    method: str, preset: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken: list[RunConfig] = []
+
+    def take(config: RunConfig, **_: object) -> None:
+        taken.append(config)
+        raise NsclError("taken")
+
+    monkeypatch.setattr("nscl.training.experiment.run", take)
+    config = build_config("split-digits-5", {"method": method, "preset": preset, "label": "mine"})
+    words = shlex.split(command(as_run(config)))
+    assert call(words[1:]) == 2
+    assert capsys.readouterr().err == "nscl: taken\n"
+    assert Job(taken[0], "").name == Job(config, "").name
+    assert taken[0].label == "mine"
+
+
+def as_run(config: RunConfig) -> Run:
+    who = {"benchmark": config.benchmark, "method": config.method, "seed": config.seed}
+    settings = json.loads(json.dumps(config.identity()))
+    return Run(
+        name="x", **who, config=settings, environment=config.place(), accuracy=AccuracyMatrix()
+    )
 
 
 @pytest.mark.parametrize(

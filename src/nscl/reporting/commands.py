@@ -1,5 +1,6 @@
 """The command that repeats a run: every setting written out, so that no default can differ."""
 
+import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from nscl.reporting.gather import Run
 from nscl.reporting.series import flat
 
-_FIRST = ("benchmark", "method", "preset", "seed")
+_FIRST = ("benchmark", "method", "preset", "seed", "options")
 
 
 def command(run: Run) -> str:
@@ -20,17 +21,25 @@ def command(run: Run) -> str:
     if config.get("preset") is not None:
         words += ["--preset", str(config["preset"])]
     words += ["--seed", str(run.seed)]
+    words += _method_options(config.get("options") or {})
     for name, value in flat({k: v for k, v in config.items() if k not in _FIRST}).items():
         words += _option(name, value)
     return shlex.join(words + _place(run.environment))
 
 
+def _method_options(options: Mapping[str, Any]) -> list[str]:
+    """Options of a method one by one; all in one object if any is no single value."""
+    if any(isinstance(value, list | Mapping) for value in options.values()):
+        return ["--options", json.dumps(options)]
+    said = {name: value for name, value in options.items() if value is not None}
+    return [word for name, value in said.items() for word in (f"--method.{name}", _text(value))]
+
+
 def _option(name: str, value: Any) -> list[str]:
-    method_own = name.startswith("options.")
-    typed = name.replace("options.", "method.", 1) if method_own else name.replace("_", "-")
+    typed = name.replace("_", "-")
     if value is None or value == {}:
         return []
-    if isinstance(value, bool) and not method_own:
+    if isinstance(value, bool):
         *path, last = typed.split(".")
         return ["--" + ".".join([*path, last if value else f"no-{last}"])]
     if isinstance(value, list):
@@ -45,6 +54,7 @@ def _text(value: Any) -> str:
 
 
 def _place(environment: Mapping[str, Any]) -> list[str]:
-    """Threads change the order of sums, and so last digits."""
-    threads = environment.get("threads")
-    return ["--threads", str(threads)] if isinstance(threads, int) else []
+    """Threads change the order of sums, and so last digits; a label is what reports call it."""
+    threads, label = environment.get("threads"), environment.get("label")
+    words = ["--threads", str(threads)] if isinstance(threads, int) else []
+    return words + (["--label", label] if isinstance(label, str) else [])
