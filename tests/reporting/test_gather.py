@@ -58,6 +58,18 @@ def test_foreign_records_are_told(tmp_path: Path) -> None:
     assert "record 1 is not one of a run: task is 'one'" in gather([tmp_path]).skipped[0].reason
 
 
+@pytest.mark.parametrize("losses", ["null", "[0.1, null]", "[NaN]", "[Infinity]", "0.5"])
+def test_losses_that_are_no_numbers_are_told(tmp_path: Path, losses: str) -> None:
+    good = make_run(tmp_path, "gem", tracked=2)
+    bad = make_run(tmp_path, tracked=2)
+    lines = bad.metrics_path.read_text().splitlines()
+    lines[1] = lines[1].replace('"old_losses": [0.1]', f'"old_losses": {losses}')
+    bad.metrics_path.write_text("\n".join(lines) + "\n")
+    found = gather([tmp_path])
+    assert [run.name for run in found.runs] == [good.name]
+    assert "record 2 is not one of a run: old_losses is " in found.skipped[0].reason
+
+
 def test_an_unfinished_run_shows_its_tasks_so_far(tmp_path: Path) -> None:
     run = make_run(tmp_path, finished=False, tasks=2)
     (found,) = gather([run.path]).runs

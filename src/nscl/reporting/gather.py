@@ -1,6 +1,7 @@
 """Finding what a report is about: run folders, folders of them, and single result files."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,16 +134,32 @@ def _read_folder(directory: RunDirectory) -> Run:
     )
 
 
-_NEEDED: dict[str, dict[str, Any]] = {
-    "epoch": {"task": int, "steps": int, "seconds": int | float},
-    "task": {"accuracies": list},
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(float(value))  # type: ignore[arg-type]
+
+
+def _are_numbers(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
+
+
+_NEEDED: dict[str, dict[str, Callable[[object], bool]]] = {
+    "epoch": {"task": _is_count, "steps": _is_count, "seconds": _is_number},
+    "task": {"accuracies": lambda value: isinstance(value, list)},
 }
+_OPTIONAL = {"epoch": {"old_losses": _are_numbers}}
 
 
 def _check(records: Iterable[Mapping[str, Any]], directory: RunDirectory) -> None:
     for number, record in enumerate(records, start=1):
-        for name, kind in _NEEDED.get(str(record.get("kind")), {}).items():
-            if not isinstance(record.get(name), kind):
+        kind = str(record.get("kind"))
+        optional = {n: c for n, c in _OPTIONAL.get(kind, {}).items() if n in record}
+        for name, allowed in (_NEEDED.get(kind, {}) | optional).items():
+            if not allowed(record.get(name)):
                 place = f"{directory.metrics_path} record {number}"
                 raise FormatError(f"{place} is not one of a run: {name} is {record.get(name)!r}")
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 from nscl.reporting import views
 from nscl.reporting.errors import MissingDataError
 from nscl.reporting.series import Section, Series
+from nscl.reporting.spectral import spectra
 
 T = TypeVar("T")
 SPECTRAL = ("singular-values", "residual-energy", "free-directions")
@@ -34,9 +35,12 @@ def _reasons(section: Section) -> Iterator[tuple[str, str]]:
     yield "step-time", _unless_any(section.shown, views.step_times)
     yield "old-losses", _unless_any(section.shown, views.old_losses)
     yield "sweep", _unless_any([section], views.sweeps)
-    none = "" if with_spectra(section) else "no run has spectra.npz: none of the methods writes one"
+    having = with_spectra(section)
+    none = "" if having else "no run has spectra.npz: none of the methods writes one"
     for name in SPECTRAL:
         yield name, none
+    for series in having:
+        yield spectra_of(series), _unless_any([series], spectra)
 
 
 def _unless_any(things: Iterable[T], view: Callable[[T], object]) -> str:
@@ -49,6 +53,11 @@ def _unless_any(things: Iterable[T], view: Callable[[T], object]) -> str:
         else:
             return ""
     return reason
+
+
+def spectra_of(series: Series) -> str:
+    """What the pictures of a series' spectra are called, should its file be damaged."""
+    return f"spectra of {series.label}"
 
 
 def with_spectra(section: Section) -> list[Series]:

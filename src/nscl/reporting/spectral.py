@@ -40,18 +40,28 @@ def spectra(series: Series) -> tuple[Run, dict[int, Layers]]:
     problems = []
     for run in series.shown:
         try:
-            found = run.spectra()
+            return run, _checked(run)
         except MissingDataError as problem:
             problems.append(str(problem))
-            continue
-        return run, {
-            task: {
-                name: _spectrum(pair["eigenvalues"], pair["weights"])
-                for name, pair in layers.items()
-            }
-            for task, layers in found.items()
-        }
     raise MissingDataError(problems[0] if problems else f"{series.label}: no run to show")
+
+
+def _checked(run: Run) -> dict[int, Layers]:
+    """All spectra of a run, or what is wrong with its file."""
+    found: dict[int, Layers] = {}
+    for task, layers in run.spectra().items():
+        for name, pair in layers.items():
+            values, weights = pair["eigenvalues"], pair["weights"]
+            alike = values.size and values.shape == weights.shape
+            if not alike or not np.isfinite([values, weights]).all():
+                raise MissingDataError(
+                    f"{run.name}: the spectrum of {name} after task {task + 1} is damaged: "
+                    "its eigenvalues and weights are not as many finite numbers"
+                )
+            found.setdefault(task, {})[name] = _spectrum(values, weights)
+    if not found:
+        raise MissingDataError(f"{run.name}: spectra.npz holds no layer")
+    return found
 
 
 def _spectrum(eigenvalues: ArrayLike, weights: ArrayLike) -> Spectrum:
