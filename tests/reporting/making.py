@@ -65,6 +65,7 @@ def make_run(
     notes: dict[str, Any] | None = None,
     layers: dict[str, int] | None = None,
     settings: dict[str, Any] | None = None,
+    label: str | None = None,
     **options: Any,
 ) -> RunDirectory:
     whole = {**config(method, seed, **options), "benchmark": benchmark, **(settings or {})}
@@ -76,7 +77,7 @@ def make_run(
         method=method,
         seed=seed,
         config=whole,
-        environment={"threads": 1},
+        environment={"threads": 1} | ({"label": label} if label else {}),
     )
     accuracy = matrix(method, seed, tasks)
     with MetricsLog(run.metrics_path) as log:

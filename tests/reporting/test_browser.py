@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from nscl.reporting import Written, serving
-from tests.reporting.making import make_run
+from nscl.reporting import Written, gather, sections, serving
+from nscl.reporting.page import render
+from nscl.results import MetricsLog
+from tests.reporting.making import EPOCHS, epochs, make_run
 
 pytestmark = pytest.mark.browser
 FLAGS = (
@@ -186,6 +188,92 @@ def test_the_command_of_a_run_is_shown_on_demand(page: Any) -> None:
     assert code.text.startswith("nscl run split-digits-5 --method finetune --preset quick --seed 0")
 
 
+def outside(page: Any, *, right: int = 8) -> list[str]:
+    """Texts that reach beyond their chart."""
+    found: list[str] = page.execute_script(
+        "return [...document.querySelectorAll('.plot svg text')].filter((t) => {"
+        " const a = t.getBoundingClientRect(), b = t.ownerSVGElement.getBoundingClientRect();"
+        " return a.left < b.left - 2 || a.right > b.right + arguments[0]"
+        " || a.bottom > b.bottom + 2 || a.top < b.top - 2; })"
+        ".map((t) => t.textContent)",
+        right,
+    )
+    return found
+
+
+def opened(chromium: Any, runs: Path, *, width: int = 1280) -> Any:
+    """The page of some runs, all of it on the screen."""
+    file = runs.parent / "page.html"
+    file.write_text(render(sections(gather([runs]).runs)))
+    screen(chromium, width, 900)
+    chromium.get(file.as_uri())
+    height = chromium.execute_script("return document.documentElement.scrollHeight")
+    screen(chromium, width, height)
+    wait(lambda: find_all(chromium, ".map text"))
+    return chromium
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_maps_of_few_tasks_have_room_for_their_titles(
+    chromium: Any, tmp_path: Path, tasks: int
+) -> None:
+    make_run(tmp_path / "runs", "adam-nscl", tasks=tasks, layers={"a": 5, "b": 6}, tracked=2)
+    page = opened(chromium, tmp_path / "runs")
+    assert len(find_all(page, ".map")) == 3
+    assert outside(page, right=0) == []
+    assert page.get_log("browser") == []
+
+
+def test_an_open_task_stays_inside_the_charts(chromium: Any, tmp_path: Path) -> None:
+    for method, done in (("ewc", 1), ("lwf", 2)):
+        run = make_run(tmp_path / "runs", method, finished=False, tasks=2, tracked=3)
+        with MetricsLog(run.metrics_path) as log:
+            for record in epochs(3, tracked=3)[2 * EPOCHS :][:done]:
+                log.append(record)
+    page = opened(chromium, tmp_path / "runs")
+    ends = page.execute_script(
+        "return ['times', 'losses'].map((key) => {"
+        " const chart = document.querySelector(`[data-chart=${key}] svg`);"
+        " const axis = chart.querySelector('path.axis').getBoundingClientRect();"
+        " return [...chart.querySelectorAll('path.line')]"
+        "  .map((l) => l.getBoundingClientRect().right - axis.right); })"
+    )
+    assert all(end < 1 for chart in ends for end in chart)
+    # The third task is a third and two thirds done: neither line has reached the end of it.
+    assert all(end < -20 for end in ends[1])
+    clips = page.execute_script(
+        "return [...document.querySelectorAll('path.line')]"
+        ".map((l) => l.parentNode.getAttribute('clip-path'))"
+    )
+    assert all(str(clip).startswith("url(#inside-") for clip in clips)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_leave_the_numbers_their_room(chromium: Any, tmp_path: Path, width: int) -> None:
+    name = "displacement since the last task, " * 6 + "and a ridge"
+    make_run(tmp_path / "runs", "adam-nscl", label=name, stores="data", layers={"a": 5}, a=1)
+    make_run(tmp_path / "runs", "adam-nscl", layers={"a": 5}, a=2)
+    page = opened(chromium, tmp_path / "runs", width=width)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    cell = find(page, ".results tbody th")
+    assert cell.size["width"] < 0.6 * width
+    assert find(page, ".results tbody th .long").get_attribute("title") == name
+    assert find(page, ".results tbody th .mark").is_displayed()
+    assert methods(page)[0] == name
+    assert all(map_.size["width"] < 0.8 * width for map_ in find_all(page, ".map"))
+    assert outside(page) == []
+    assert page.get_log("browser") == []
+
+
+def test_lines_of_a_sweep_are_told_apart(chromium: Any, tmp_path: Path) -> None:
+    for norms in ("ewc", "freeze"):
+        for a in (10.0, 20.0, 30.0) if norms == "freeze" else (10.0, 20.0, 30.0, 40.0):
+            make_run(tmp_path / "runs", "adam-nscl", a=a, norms=norms)
+    page = opened(chromium, tmp_path / "runs")
+    assert lines(page, "sweep-acc-0") == ["adam-nscl", "norms=freeze"]
+    assert find(page, '[data-chart="sweep-bwt-0"] .key').text == "norms=freeze"
+
+
 def reloaded(page: Any) -> bool:
     """Load the page again; what it just stored may reach a new process a moment later."""
     time.sleep(0.2)
@@ -220,13 +308,7 @@ def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -
     wait(lambda: len(lines(page)) == 4)
     # Nothing reaches beyond the screen, and no chart's text beyond its chart.
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
-    outside = page.execute_script(
-        "return [...document.querySelectorAll('.plot svg text')].filter((t) => {"
-        " const a = t.getBoundingClientRect(), b = t.ownerSVGElement.getBoundingClientRect();"
-        " return a.left < b.left - 2 || a.right > b.right + 8 || a.bottom > b.bottom + 2; })"
-        ".map((t) => t.textContent)"
-    )
-    assert outside == []
+    assert outside(page) == []
     folder = Path(os.environ.get("NSCL_SCREENSHOTS") or tmp_path)
     page.save_screenshot(str(folder / f"report-{name}.png"))
     with Image.open(folder / f"report-{name}.png") as image:
@@ -259,9 +341,6 @@ def test_names_with_markup_run_no_script(chromium: Any, tmp_path: Path) -> None:
     evil = "<script>window.harm=1</script><img src=x onerror=window.harm=2>"
     make_run(tmp_path, f"a:{evil}", layers={evil: 6}, note=evil, tracked=1)
     make_run(tmp_path, f"a:{evil}", layers={evil: 6}, note="b", tracked=1)
-    from nscl.reporting import gather, sections
-    from nscl.reporting.page import render
-
     file = tmp_path / "page.html"
     file.write_text(render(sections(gather([tmp_path]).runs)))
     chromium.get(file.as_uri())

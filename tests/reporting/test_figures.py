@@ -7,12 +7,14 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from nscl.reporting import Section, gather, sections
-from nscl.reporting.figures import styled
-from nscl.reporting.figures.curves import acc_after_task, task_accuracy
-from nscl.reporting.figures.matrices import layer_map
+from nscl.reporting import LeftOut, Section, gather, sections
+from nscl.reporting.figures import draw, plans, styled
+from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
+from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.figures.spectrum import singular_values
-from nscl.reporting.figures.style import laid_out
+from nscl.reporting.figures.style import laid_out, legend
+from nscl.reporting.figures.texts import fitted, width
+from nscl.results import spectra as spectra_file
 from tests.reporting.making import make_run
 
 
@@ -50,6 +52,131 @@ def test_all_texts_are_inside_and_readable(
     assert bounds.y1 < height + 0.01
     assert min(t.get_fontsize() for t in texts) >= 7
     assert width <= 7.05  # fits on a page
+
+
+@pytest.fixture(scope="module")
+def ablated(tmp_path_factory: pytest.TempPathFactory) -> Section:
+    """26 rows with long names, as ablations have them; one of another method, one unfinished."""
+    root = tmp_path_factory.mktemp("ablated")
+    layers = {"backbone.one": 9}
+    for i in range(24):
+        label = f"variant {i}, displacement since the last task and a ridge of 10 to the {i}"
+        make_run(root, "adam-nscl", layers=layers, label=label, switch=i, plain=False)
+    make_run(root, "connector", layers=layers)
+    make_run(root, "adam-nscl", finished=False, tasks=3, switch=24, plain=False)
+    (section,) = sections(gather([root]).runs)
+    return section
+
+
+@pytest.mark.parametrize("make", [acc_after_task, acc_bwt, task_accuracy, step_time])
+def test_long_legends_leave_the_axes_their_room(
+    ablated: Section, make: Callable[[Section], Figure]
+) -> None:
+    with styled():
+        figure = laid_out(make(ablated))
+        bounds = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    assert bounds.x0 > -0.01
+    assert bounds.y0 > -0.01
+    assert bounds.x1 < width + 0.01
+    assert bounds.y1 < height + 0.01
+    for ax in figure.axes:
+        assert ax.get_position().height * height > 1.0
+        assert ax.get_position().width * width > 1.4
+    shown = [series for series in ablated.shown if series.finished or make is not acc_bwt]
+    assert len(figure.legends[0].get_texts()) == len(shown)
+
+
+def test_titles_of_panels_do_not_overlap(ablated: Section) -> None:
+    with styled():
+        figure = laid_out(accuracy_matrix(ablated))
+        titles = [ax.get_title("left") for ax in figure.axes if ax.get_title("left")]
+        boxes = [
+            ax._left_title.get_window_extent()  # type: ignore[attr-defined]
+            for ax in figure.axes
+            if ax.get_title("left")
+        ]
+    assert len(titles) == 26
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_a_legend_of_too_many_says_how_many_more() -> None:
+    with styled():
+        figure = Figure(figsize=(7, 3), layout="constrained")
+        ax = figure.add_subplot()
+        for i in range(60):
+            ax.plot([0, 1], [i, i], label=f"series {i}")
+        legend(figure, ax)
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len(texts) == 48
+    assert texts[-2:] == ["series 46", "and 13 more"]
+
+
+def test_unfinished_runs_are_marked(ablated: Section) -> None:
+    with styled():
+        figures = [make(ablated) for make in (acc_after_task, task_accuracy, step_time)]
+        (title,) = [
+            title
+            for ax in accuracy_matrix(ablated).axes
+            if "unfinished" in (title := ax.get_title("left"))
+        ]
+    for figure in figures:
+        texts = [text.get_text().replace("\n", " ") for text in figure.legends[0].get_texts()]
+        assert [text for text in texts if "unfinished" in text] == [
+            "adam-nscl (switch=24) (unfinished)"
+        ]
+    assert title.replace("\n", " ") == "adam-nscl (switch=24) (unfinished)"
+
+
+def test_spectra_are_drawn_of_every_method_first(ablated: Section) -> None:
+    names = [name for name, _ in plans(ablated, set())]
+    spectral = [name for name in names if name.startswith("singular-values")]
+    assert len(spectral) == 6
+    assert spectral[-1] == "singular-values-6-connector"
+
+
+def test_spectra_that_are_not_drawn_are_told(tmp_path: Path) -> None:
+    for i in range(8):
+        make_run(tmp_path, f"method-{i}", tasks=1, layers={"one": 4})
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        told = [item.name for item in draw(section) if isinstance(item, LeftOut)]
+    assert "singular-values of 2 more series" in told
+
+
+def test_one_scale_for_all_tasks(ablated: Section) -> None:
+    with styled():
+        assert len({ax.get_ylim() for ax in task_accuracy(ablated).axes}) == 1
+
+
+def test_residual_energies_have_numbers_and_decades(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "adam-nscl", tasks=10, layers={"one": 9, "all": 5, "none": 4})
+    found = spectra_file.read(run.spectra_path)
+    for layers in found.values():
+        layers["all"]["weights"][:] = 1.0
+        layers["none"]["weights"][:] = 0.0
+    spectra_file.write(run.spectra_path, found)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        figure = laid_out(layer_map(section.series[0], "share"))
+        image = figure.axes[0].images[0]
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert len(texts) == 30
+    assert texts[10:20] == ["1.00"] * 10
+    assert texts[20:] == ["0.00"] * 10
+    colours = image.norm(image.get_array())
+    assert colours[1, 0] == 1
+    assert 0 < colours[0, 0] < 1  # linear, it would have the colour of nothing
+    assert colours[2, 0] == 0
+
+
+@pytest.mark.parametrize("room", [0.4, 1.0, 3.0])
+def test_texts_are_as_wide_as_their_room_at_most(room: float) -> None:
+    text = "adam-nscl (acts_on=displacement, alpha=300, note=$x_1$, " + "W" * 60 + ")"
+    lines = fitted(text, room).replace(r"\$", "$").split("\n")
+    assert len(lines) == 3
+    assert all(width(line, 8.0) <= room for line in lines)
+    assert lines[-1].endswith("…")
 
 
 def test_settings_of_others_are_left_alone() -> None:

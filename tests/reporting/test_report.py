@@ -6,12 +6,14 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
-from nscl.reporting import ReportError, Written, write_report
+from nscl.reporting import ReportError, Written, gather, sections, write_report
 from nscl.reporting.missing import SPECTRAL
 from nscl.reporting.page import render
+from nscl.results import spectra as spectra_file
 from tests.reporting.making import make_run
 
 FIGURES = {
@@ -101,6 +103,41 @@ def test_a_report_inside_the_runs_is_no_run(tmp_path: Path) -> None:
         assert (written.runs, written.skipped) == (1, ())
 
 
+def test_names_that_become_one_are_numbered(tmp_path: Path) -> None:
+    for benchmark in ("folder:/a/b", "folder:/a-b"):
+        make_run(tmp_path / "runs", benchmark=benchmark, tasks=1)
+    files = write_report([tmp_path / "runs"], tmp_path / "report").files
+    both = {f"figures/folder-a-b-quick{tail}-accuracy-matrix.svg" for tail in ("", "-2")}
+    assert both <= set(files)
+    assert len(set(files)) == len(files)
+
+
+@pytest.mark.parametrize("damage", ["empty", "eigenvalues", "weights", "truncated"])
+def test_damaged_spectra_are_told_and_the_rest_is_shown(tmp_path: Path, damage: str) -> None:
+    good = make_run(tmp_path / "runs", "connector", tasks=2, layers={"one": 5})
+    bad = make_run(tmp_path / "runs", "adam-nscl", tasks=2, layers={"one": 5})
+    damage_spectra(bad.spectra_path, damage)
+    written = write_report([good.path, bad.path], tmp_path / "report")
+    told = {figure.name: figure.reason for _, figure in written.left_out}
+    assert bad.name in told["spectra of adam-nscl"]
+    assert any("residual-energy-1-connector" in name for name in written.files)
+    assert "spectra of adam-nscl" in written.page.read_text()
+    (section,) = sections(gather([good.path, bad.path]).runs)
+    assert "spectra of adam-nscl" in render([section])  # the live page tells it too
+    assert [len(series.finished) for series in section.series] == [1, 1]
+
+
+def damage_spectra(path: Path, damage: str) -> None:
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif damage == "empty":
+        spectra_file.write(path, {0: {}})
+    else:
+        found = spectra_file.read(path)
+        found[1]["one"][damage][0, 2] = np.nan
+        spectra_file.write(path, found)
+
+
 def test_no_torch_is_imported(tmp_path: Path) -> None:
     run = make_run(tmp_path, tasks=1, layers={"one": 5})
     code = (
@@ -119,8 +156,6 @@ def test_no_torch_is_imported(tmp_path: Path) -> None:
 
 
 def test_fifty_runs_of_many_layers_stay_under_five_megabytes(tmp_path: Path) -> None:
-    from nscl.reporting import gather, sections
-
     layers = {f"stage{i // 4}.{i % 4}.conv": 120 for i in range(20)}
     for i in range(50):
         make_run(tmp_path, "adam-nscl", 0, tasks=5, tracked=3, layers=layers, a=float(i + 1))

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nscl.reporting import MissingDataError, Section, gather, sections, views
-from nscl.reporting.looks import looks
+from nscl.reporting.looks import looks, some
 from nscl.reporting.missing import left_out
 from nscl.reporting.spectral import evenly, layer_names, short_names, spectra, table
-from tests.reporting.making import EPOCHS, TASKS, make_run, matrix
+from nscl.results import MetricsLog, RunDirectory
+from tests.reporting.making import EPOCHS, TASKS, epochs, make_run, matrix
 
 
 @pytest.fixture
@@ -47,6 +48,49 @@ def test_old_losses_begin_with_their_task(section: Section) -> None:
     assert found.places[: EPOCHS + 1] == pytest.approx([1 / 3, 2 / 3, 1.0, 4 / 3])
     assert found.curves[2][: 2 * EPOCHS] == [None] * 2 * EPOCHS
     assert found.curves[2][2 * EPOCHS] == pytest.approx(0.3)
+
+
+def begin_task(run: RunDirectory, task: int, epochs_done: int) -> None:
+    with MetricsLog(run.metrics_path) as log:
+        for record in epochs(task + 1, tracked=3)[task * EPOCHS :][:epochs_done]:
+            log.append(record)
+
+
+def test_an_open_task_takes_its_part_of_the_axis(tmp_path: Path) -> None:
+    begin_task(make_run(tmp_path, "ewc", finished=False, tasks=2, tracked=3), 2, 1)
+    begin_task(make_run(tmp_path, "lwf", finished=False, tasks=2, tracked=3), 2, 2)
+    (section,) = sections(gather([tmp_path]).runs)
+    ewc, lwf = map(views.old_losses, section.series)
+    assert ewc.places == pytest.approx([1 / 3, 2 / 3, 1, 4 / 3, 5 / 3, 2, 7 / 3])
+    assert lwf.places[-1] == pytest.approx(8 / 3)
+    assert (ewc.begun, lwf.begun) == (3, 3)
+    # The first epoch of a task holds its preparation, and tells no time yet.
+    assert [len(views.step_times(series)) for series in section.series] == [2, 3]
+
+
+def test_seeds_at_different_epochs_of_a_task(tmp_path: Path) -> None:
+    for seed, done in enumerate((1, 2)):
+        begin_task(make_run(tmp_path, "ewc", seed, finished=False, tasks=2, tracked=3), 2, done)
+    (section,) = sections(gather([tmp_path]).runs)
+    assert views.old_losses(section.series[0]).places[-2:] == pytest.approx([2, 7 / 3])
+
+
+def test_sweeps_stay_when_something_else_was_varied_too(tmp_path: Path) -> None:
+    for a in (10.0, 20.0, 30.0):
+        make_run(tmp_path, "adam-nscl", a=a, norms="ewc", lr=1)
+    make_run(tmp_path, "adam-nscl", a=20.0, norms="freeze", lr=1)
+    (section,) = sections(gather([tmp_path]).runs)
+    (sweep,) = views.sweeps(section)
+    assert (sweep.option, sweep.values, sweep.beside) == ("a", [10.0, 20.0, 30.0], "")
+    assert {s.settings["options.norms"] for s in sweep.series} == {"ewc"}
+    for a in (30.0, 40.0):
+        make_run(tmp_path, "adam-nscl", a=a, norms="freeze", lr=1)
+    make_run(tmp_path, "adam-nscl", a=50.0, norms="ewc", lr=1)
+    (section,) = sections(gather([tmp_path]).runs)
+    (chart,) = views.together(views.sweeps(section))
+    assert [(each.beside, each.values) for each in chart] == [
+        ("", [10.0, 20.0, 30.0, 50.0]), ("norms=freeze", [20.0, 30.0, 40.0]),
+    ]  # fmt: skip
 
 
 def test_sweeps_need_one_numeric_difference(section: Section, tmp_path: Path) -> None:
@@ -89,6 +133,10 @@ def test_looks_are_distinct_and_bounds_neutral(section: Section) -> None:
     found = looks(section)
     assert len(set(found)) == len(found)
     assert found[0].colour == 6  # fine-tuning is grey
+
+
+def test_colour_and_marker_alone_tell_54_series_apart() -> None:
+    assert len({(look.colour, look.marker) for look in some(54)}) == 54
 
 
 @given(st.integers(1, 500), st.integers(2, 60))

@@ -5,6 +5,8 @@ import io
 from collections.abc import Iterable, Sequence
 
 from nscl.reporting.gather import Run
+from nscl.reporting.labels import given_name
+from nscl.reporting.streams import stream
 from nscl.reporting.tables import KEEPS_DATA, LEGEND, Row, Table
 from nscl.results import by_remark
 
@@ -41,19 +43,20 @@ def latex(tables: Iterable[Table]) -> str:
 
 
 def csv_tables(tables: Iterable[Table]) -> str:
-    """All tables as one CSV file: full precision, one row per benchmark, preset and method."""
+    """All tables as one CSV file: full precision, one row per section and series."""
     tables = list(tables)
     columns = list({c.key: c for table in tables for c in table.columns}.values())
     names = [n for c in columns for n in ((c.key,) if c.published else (c.key, f"{c.key}_std"))]
-    head = ["benchmark", "preset", "method", "label", "stores", "seeds", *names, "remarks"]
+    who = ["benchmark", "preset", "stream", "method", "label", "stores", "seeds"]
+    head = [*who, *names, "remarks"]
     return _csv(head, (_csv_row(table, row, names) for table in tables for row in table.rows))
 
 
 def csv_runs(runs: Iterable[Run]) -> str:
     """Every run with its own figures."""
     head = [
-        "run", "benchmark", "preset", "method", "seed", "finished", "tasks", "acc", "bwt",
-        "forgetting", "learning_accuracy", "seconds", "seconds_per_step", "steps",
+        "run", "benchmark", "preset", "stream", "method", "label", "seed", "finished", "tasks",
+        "acc", "bwt", "forgetting", "learning_accuracy", "seconds", "seconds_per_step", "steps",
         "peak_memory_bytes", "state_bytes", "model_bytes",
     ]  # fmt: skip
     return _csv(head, (_run_row(run, head) for run in runs))
@@ -63,6 +66,8 @@ def _run_row(run: Run, head: Sequence[str]) -> list[object]:
     known = {
         "run": run.name,
         "preset": run.config.get("preset"),
+        "stream": stream(run.config),
+        "label": given_name([run]),
         "finished": run.finished,
         "tasks": run.accuracy.tasks,
     }
@@ -85,7 +90,8 @@ def _csv_row(table: Table, row: Row, names: Sequence[str]) -> list[object]:
             numbers[column.key] = cell.value.mean
             numbers[f"{column.key}_std"] = cell.value.std
     section, series = table.section, row.series
-    who = [section.benchmark, section.preset, series.method, series.label, series.stores, row.seeds]
+    place = [section.benchmark, section.preset, section.stream]
+    who = [*place, series.method, series.label, series.stores, row.seeds]
     return [*who, *(numbers.get(name) for name in names), "; ".join(series.remarks)]
 
 
@@ -122,6 +128,8 @@ def notes(table: Table) -> list[str]:
         )
     if table.section.unlike:
         told.append(f"Not alike in all rows: {', '.join(table.section.unlike)}.")
+    if table.section.unless_said:
+        told.append(f"Unless said: {'; '.join(table.section.unless_said)}.")
     noted = by_remark((row.series.label, row.series.remarks) for row in table.rows)
     return told + [f"{line[0].upper()}{line[1:]}." for line in noted]
 

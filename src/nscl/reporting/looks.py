@@ -30,6 +30,16 @@ def looks(section: Section) -> list[Look]:
         if bound is not None and not any(look.colour == bound for look in found):
             found.append(Look(bound, MARKERS + bound - GREY, 1 if bound == GREY else 0))
         else:
-            found.append(Look(others % COLOURS, others % MARKERS, others % DASHES))
+            found.append(_look(others))
             others += 1
     return found
+
+
+def some(count: int) -> list[Look]:
+    """So many looks, for lines that are no series of a section."""
+    return [_look(i) for i in range(count)]
+
+
+def _look(i: int) -> Look:
+    """Colour and marker alone tell 54 series apart; both come around after 18, so one is moved."""
+    return Look(i % COLOURS, (i + i // 18) % MARKERS, i % DASHES)

@@ -80,6 +80,7 @@ def _section(section: Section, missing: Sequence[LeftOut]) -> dict[str, Any]:
     return {
         "title": section.benchmark,
         "preset": section.preset,
+        "stream": section.stream,
         "tasks": section.tasks,
         "finished": sum(run.finished for run in runs),
         "going_on": sum(not run.finished for run in runs),

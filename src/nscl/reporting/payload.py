@@ -5,7 +5,7 @@ from typing import Any
 from nscl.metrics import Summary
 from nscl.reporting import views
 from nscl.reporting.errors import MissingDataError
-from nscl.reporting.looks import Look, looks
+from nscl.reporting.looks import Look, looks, some
 from nscl.reporting.series import Section, Series
 from nscl.reporting.spectral import Spectrum, evenly, layer_names, short_names, spectra, table
 
@@ -26,7 +26,7 @@ def payload(section: Section) -> dict[str, Any]:
 def _series(series: Series, look: Look, tasks: int) -> dict[str, Any]:
     acc, bwt = series.figure("acc"), series.figure("bwt")
     return {
-        "label": series.label if series.finished else f"{series.label} (unfinished)",
+        "label": series.marked,
         "look": list(look),
         "keeps": series.stores == "data",
         "seeds": len(series.shown),
@@ -107,11 +107,22 @@ def _sweeps(section: Section) -> list[dict[str, Any]]:
         return []
     return [
         {
-            "name": f"{sweep.option} ({sweep.method})",
-            "log": sweep.logarithmic,
-            "x": sweep.values,
-            "acc": [_pair(p) for s in sweep.series if (p := s.figure("acc"))],
-            "bwt": [_pair(p) for s in sweep.series if (p := s.figure("bwt"))],
+            "name": f"{chart[0].option} ({chart[0].method})",
+            "log": all(sweep.logarithmic for sweep in chart),
+            "lines": [
+                _sweep(sweep, look) for sweep, look in zip(chart, some(len(chart)), strict=True)
+            ],
         }
-        for sweep in found
+        for chart in views.together(found)
     ]
+
+
+def _sweep(sweep: views.Sweep, look: Look) -> dict[str, Any]:
+    return {
+        "label": sweep.label,
+        "beside": bool(sweep.beside),
+        "look": list(look),
+        "x": sweep.values,
+        "acc": [_pair(p) for s in sweep.series if (p := s.figure("acc"))],
+        "bwt": [_pair(p) for s in sweep.series if (p := s.figure("bwt"))],
+    }

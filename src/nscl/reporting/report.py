@@ -85,15 +85,27 @@ def _figures(
     from nscl.reporting import figures  # matplotlib takes a second; the live page does without
 
     with figures.styled():
-        for section in parts:
-            prefix = f"figures/{slug(section.benchmark)}-{slug(section.preset)}-"
+        for section, name in zip(parts, _names(parts), strict=True):
+            prefix = f"figures/{name}-"
             for item in figures.draw(section):
                 if isinstance(item, LeftOut):
                     yield section, item
                     continue
-                name, figure = item
+                kind_of_figure, figure = item
                 for kind in ("svg", "png"):
-                    yield section, (f"{prefix}{name}.{kind}", _saved(figure, kind))
+                    yield section, (f"{prefix}{kind_of_figure}.{kind}", _saved(figure, kind))
+
+
+def _names(parts: Sequence[Section]) -> list[str]:
+    """A name for the files of each section; names that became one are numbered."""
+    texts = [(part.benchmark, part.preset, part.stream) for part in parts]
+    slugs = ["-".join(slug(text) for text in each if text) for each in texts]
+    taken: set[str] = set()
+    for i, name in enumerate(slugs):
+        free = (f"{name}-{number}" for number in range(2, len(slugs) + 2))
+        slugs[i] = name if name not in taken else next(n for n in free if n not in {*slugs, *taken})
+        taken.add(slugs[i])
+    return slugs
 
 
 def _saved(figure: "Figure", kind: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs that differ in their seed only are one series; a section is one benchmark and preset."""
+"""Runs that differ in their seed only are one series; a section has one benchmark and stream."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,9 @@ from typing import Any
 
 from nscl.metrics import Summary, summary
 from nscl.reporting.gather import Run
+from nscl.reporting.labels import Group, differing, labels, unless_said, unusual
 from nscl.reporting.published import rank
+from nscl.reporting.streams import stream
 from nscl.results import remarks
 
 # What is looked at along the way does not make another experiment.
@@ -23,6 +25,11 @@ class Series:
     label: str
     settings: Mapping[str, Any]  # flat: "options.a", "optim.lr"
     runs: tuple[Run, ...]
+
+    @property
+    def marked(self) -> str:
+        """The label as charts show it: marked while no run is finished."""
+        return self.label if self.finished else f"{self.label} (unfinished)"
 
     @property
     def finished(self) -> tuple[Run, ...]:
@@ -65,18 +72,20 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """All series of one benchmark and preset, which are the ones to be compared."""
+    """All series of one benchmark, preset and stream, which are the ones to be compared."""
 
     benchmark: str
     preset: str
+    stream: str  # what sets it apart from the benchmark's own; empty if nothing does
     series: tuple[Series, ...]
     unlike: tuple[str, ...]  # settings of the protocol that are not the same in all of them
+    unless_said: tuple[str, ...] = ()  # per method: usual values that its labels do not repeat
     twins: tuple[Run, ...] = ()  # the same experiment and seed once more; they count nowhere
 
     @property
     def title(self) -> str:
         """Name of the section."""
-        return f"{self.benchmark}, {self.preset}"
+        return ", ".join(filter(None, (self.benchmark, self.preset, self.stream)))
 
     @property
     def shown(self) -> tuple[Series, ...]:
@@ -85,15 +94,16 @@ class Section:
 
     @property
     def tasks(self) -> int:
-        """The longest stream among the series."""
+        """How far the furthest series is."""
         return max((series.tasks for series in self.series), default=0)
 
 
 def sections(runs: Iterable[Run]) -> list[Section]:
     """Sort runs into sections and series."""
-    places: dict[tuple[str, str], list[Run]] = {}
+    places: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
-        places.setdefault((run.benchmark, str(run.config.get("preset", "-"))), []).append(run)
+        place = run.benchmark, str(run.config.get("preset", "-")), stream(run.config)
+        places.setdefault(place, []).append(run)
     return [_section(*place, found) for place, found in sorted(places.items())]
 
 
@@ -112,30 +122,33 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _section(benchmark: str, preset: str, runs: list[Run]) -> Section:
-    groups: dict[str, list[Run]] = {}
+def _section(benchmark: str, preset: str, special: str, runs: list[Run]) -> Section:
+    found: dict[str, list[Run]] = {}
     for run in runs:
         key = json.dumps([run.method, _settings(run)], sort_keys=True)
-        groups.setdefault(key, []).append(run)
-    twins = [twin for group in groups.values() for twin in _take_twins(group)]
-    found = [(group[0].method, _settings(group[0]), group) for group in groups.values()]
-    series = [
-        Series(
-            method=method,
-            label=_label(method, settings, [s for m, s, _ in found if m == method]),
-            settings=settings,
-            runs=tuple(sorted(group, key=lambda run: run.seed)),
-        )
-        for method, settings, group in found
-    ]
-    series.sort(key=lambda s: (rank(s.method), _order(s.settings)))
-    unlike = differing([s for _, s, _ in found], only=_PROTOCOL)
+        found.setdefault(key, []).append(run)
+    twins = [twin for group in found.values() for twin in _take_twins(group)]
+    groups = [Group(group[0].method, _settings(group[0]), group) for group in found.values()]
+    methods = sorted({group.method for group in groups}, key=rank)
+    siblings = {m: [g.settings for g in groups if g.method == m] for m in methods}
+    groups.sort(key=lambda g: (rank(g.method), *_order(g.settings, siblings[g.method])))
     return Section(
         benchmark=benchmark,
         preset=preset,
-        series=tuple(series),
-        unlike=tuple(unlike),
+        stream=special,
+        series=tuple(_series(*each) for each in zip(groups, labels(groups), strict=True)),
+        unlike=tuple(differing([group.settings for group in groups], only=_PROTOCOL)),
+        unless_said=tuple(filter(None, (unless_said(m, siblings[m]) for m in methods))),
         twins=tuple(twins),
+    )
+
+
+def _series(group: Group, label: str) -> Series:
+    return Series(
+        method=group.method,
+        label=label,
+        settings=group.settings,
+        runs=tuple(sorted(group.runs, key=lambda run: run.seed)),
     )
 
 
@@ -151,35 +164,17 @@ def _settings(run: Run) -> dict[str, Any]:
     return {name: value for name, value in flat(run.config).items() if name not in _LOOKING}
 
 
-def differing(settings: list[dict[str, Any]], *, only: tuple[str, ...] = ("",)) -> list[str]:
-    """Names whose values are not the same everywhere."""
-    names = {name for each in settings for name in each if name.startswith(only)}
-    missing = object()
-    return sorted(n for n in names if len({repr(s.get(n, missing)) for s in settings}) > 1)
-
-
-def _label(method: str, mine: dict[str, Any], siblings: list[dict[str, Any]]) -> str:
-    names = differing(siblings)
-    told = ", ".join(f"{short(name)}={_plain(mine.get(name))}" for name in names)
-    return f"{method} ({told})" if told else method
-
-
-def short(name: str) -> str:
-    """The name of an option as people say it: ``a`` for ``options.a``."""
-    return name.removeprefix("options.")
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _order(settings: Mapping[str, Any]) -> list[tuple[int, float, str]]:
-    """Numbers in numeric order, everything else as text."""
-    return [
-        (0, float(value), "") if _is_number(value) else (1, 0.0, str(value))
+def _order(
+    settings: Mapping[str, Any], siblings: list[Mapping[str, Any]]
+) -> tuple[bool, list[tuple[int, float, str]]]:
+    """The usual one first, then numbers in numeric order, everything else as text."""
+    values = [
+        (0, float(value), "") if is_number(value) else (1, 0.0, str(value))
         for _, value in sorted(settings.items())
     ]
+    return bool(unusual(settings, siblings)), values
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether an option's value is one to be drawn on an axis."""
     return isinstance(value, int | float) and not isinstance(value, bool)

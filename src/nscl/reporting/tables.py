@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nscl.metrics import Summary
-from nscl.reporting.published import published
+from nscl.reporting.published import Published, published
 from nscl.reporting.series import Section, Series
 
 KEEPS_DATA = "†"
@@ -92,7 +92,7 @@ class Table:
 def make_table(section: Section) -> Table:
     """Tabulate the finished runs of a section."""
     finished = [series for series in section.series if series.finished]
-    told = [published(section.benchmark, series.method) for series in finished]
+    told = [_comparable(section, series) for series in finished]
     columns = tuple(c for c in COLUMNS if not c.published or any(told))
     rows = tuple(_row(section, series, columns) for series in finished)
     sources = tuple(dict.fromkeys(each.source for each in told if each))
@@ -125,9 +125,14 @@ def _figure(name: str, factor: float = 1.0) -> Callable[[Section, Series], Summa
     return value
 
 
+def _comparable(section: Section, series: Series) -> Published | None:
+    """What was published is about whole streams, in the benchmark's own order and scenario."""
+    return None if section.stream else published(section.benchmark, series.method)
+
+
 def _published(name: str) -> Callable[[Section, Series], Summary | None]:
     def value(section: Section, series: Series) -> Summary | None:
-        found = published(section.benchmark, series.method)
+        found = _comparable(section, series)
         return Summary(getattr(found, name), None) if found else None
 
     return value

@@ -3,14 +3,18 @@
 A view that has no data raises MissingDataError with the reason that the report then gives.
 """
 
-from collections.abc import Mapping
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nscl.metrics import Summary, summary
 from nscl.reporting.errors import MissingDataError
 from nscl.reporting.gather import Run
-from nscl.reporting.series import Section, Series, differing, short
+from nscl.reporting.labels import differing, short, unusual
+from nscl.reporting.series import Section, Series, is_number
 
 Curve = list[Summary]
 
@@ -38,7 +42,8 @@ def task_curve(series: Series, task: int) -> Curve:
 def step_times(series: Series) -> list[Summary]:
     """Milliseconds per step in each task, epochs' bookkeeping included.
 
-    Where a task has several epochs the first does not count: it holds the task's preparation.
+    Where a task has several epochs the first does not count: it holds the task's preparation. So
+    a task that was just begun has no time yet.
     """
     found = [times for run in series.shown if (times := _run_step_times(run))]
     if not found:
@@ -57,6 +62,8 @@ def _run_step_times(run: Run) -> list[float]:
         seconds, steps = last["seconds"], last["steps"] - before
         if last["steps"] > first["steps"]:
             seconds, steps = seconds - first["seconds"], last["steps"] - first["steps"]
+        elif task >= run.accuracy.tasks and task > min(tasks):
+            break
         if steps <= 0:
             break
         times.append(1000.0 * seconds / steps)
@@ -75,28 +82,41 @@ class OldLosses:
     places: list[float]
     curves: list[list[float | None]]  # per old task, one value per epoch, None before its own
 
+    @property
+    def begun(self) -> int:
+        """Tasks on the axis: one more than are finished while a task is being learned."""
+        return math.ceil(max(self.places) - 1e-9)
+
 
 def old_losses(series: Series) -> OldLosses:
     """Mean over seeds of the losses logged with ``track_old_losses``."""
-    tracked = [r.epochs for r in series.shown if r.epochs and "old_losses" in r.epochs[0]]
+    tracked = [r.epochs for r in series.shown if r.epochs and _has_old_losses(r)]
     if not tracked:
         raise MissingDataError(
             f"{series.label}: losses of old tasks are not on record; "
             "run with --track-old-losses 3 to have them"
         )
-    length = min(map(len, tracked))
+    longest, length = max(tracked, key=len), min(map(len, tracked))
     epochs = [[records[e] for records in tracked] for e in range(length)]
     most = max(len(epoch[0]["old_losses"]) for epoch in epochs)
     curves = [[_loss(epoch, j) for epoch in epochs] for j in range(most)]
-    return OldLosses(_places([int(epoch[0]["task"]) for epoch in epochs]), curves)
+    places = _places([record["task"] for record in longest], finished=series.tasks)
+    return OldLosses(places[:length], curves)
 
 
-def _places(tasks: list[int]) -> list[float]:
-    seen: dict[int, int] = {}
+def _has_old_losses(run: Run) -> bool:
+    return all("old_losses" in record for record in run.epochs)
+
+
+def _places(tasks: list[int], *, finished: int) -> list[float]:
+    """Where each epoch ends; a task that is still open is as long as the longest before it."""
+    counts = Counter(tasks)
+    longest = max(counts.values())
+    seen: Counter[int] = Counter()
     places = []
     for task in tasks:
-        seen[task] = seen.get(task, 0) + 1
-        places.append(task + seen[task] / tasks.count(task))
+        seen[task] += 1
+        places.append(task + seen[task] / (counts[task] if task < finished else longest))
     return places
 
 
@@ -107,29 +127,37 @@ def _loss(epoch: list[Mapping[str, Any]], task: int) -> float | None:
 
 @dataclass(frozen=True)
 class Sweep:
-    """ACC and BWT of one method against one numeric option."""
+    """ACC and BWT of one method against one numeric option, all else equal."""
 
     method: str
     option: str
     values: list[float]
     series: list[Series]
+    beside: str = ""  # what else is unusual about all of them: "norms=freeze"
 
     @property
     def logarithmic(self) -> bool:
         """Whether the values are spread over more than a factor of 20."""
         return min(self.values) > 0 and max(self.values) / min(self.values) > 20
 
+    @property
+    def label(self) -> str:
+        """What sets it apart from other sweeps of this option."""
+        return self.beside or self.method
+
 
 def sweeps(section: Section) -> list[Sweep]:
-    """Every method of which several finished series differ in exactly one numeric option."""
-    found = []
+    """Every numeric option with curves of finished series that differ in nothing else.
+
+    A curve takes three values; two are enough where nothing but this option was varied.
+    """
+    found: list[Sweep] = []
     for method in dict.fromkeys(series.method for series in section.series):
         siblings = [s for s in section.series if s.method == method and s.finished]
-        names = differing([dict(s.settings) for s in siblings]) if len(siblings) > 1 else []
-        if len(names) == 1 and all(_number(s.settings.get(names[0])) for s in siblings):
-            siblings.sort(key=lambda s: float(s.settings[names[0]]))
-            values = [float(s.settings[names[0]]) for s in siblings]
-            found.append(Sweep(method, short(names[0]), values, siblings))
+        names = differing([s.settings for s in siblings])
+        for name in names:
+            fewest = 2 if len(names) == 1 else 3
+            found += [each for each in _curves(siblings, name) if len(each.values) >= fewest]
     if not found:
         raise MissingDataError(
             "no method was run with several values of one numeric option; for example "
@@ -138,5 +166,22 @@ def sweeps(section: Section) -> list[Sweep]:
     return found
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def together(found: Iterable[Sweep]) -> list[list[Sweep]]:
+    """Sweeps of the same option of the same method, which share a chart."""
+    charts: dict[tuple[str, str], list[Sweep]] = {}
+    for each in found:
+        charts.setdefault((each.method, each.option), []).append(each)
+    return list(charts.values())
+
+
+def _curves(siblings: list[Series], name: str) -> Iterator[Sweep]:
+    groups: dict[str, list[Series]] = {}
+    for series in siblings:
+        if is_number(series.settings.get(name)):
+            rest = {key: value for key, value in series.settings.items() if key != name}
+            groups.setdefault(json.dumps(rest, sort_keys=True), []).append(series)
+    for group in groups.values():
+        group.sort(key=lambda s: float(s.settings[name]))
+        beside = unusual(group[0].settings, [s.settings for s in siblings], but=name)
+        values = [float(s.settings[name]) for s in group]
+        yield Sweep(group[0].method, short(name), values, group, beside)

@@ -8,7 +8,6 @@ from nscl.metrics import Summary
 from nscl.reporting import views
 from nscl.reporting.errors import MissingDataError
 from nscl.reporting.figures.style import (
-    COLUMN,
     Ink,
     canvas,
     columns_for,
@@ -16,23 +15,23 @@ from nscl.reporting.figures.style import (
     inks,
     legend,
     panels,
-    plain,
     task_axis,
+    width_for,
 )
 from nscl.reporting.series import Section
 from nscl.reporting.spectral import evenly
 
-MOST_TASKS = 9
+MOST_TASKS, HEIGHT = 9, 2.5
 
 
 def acc_after_task(section: Section) -> Figure:
     """ACC over the tasks so far, a line per series."""
     _needs_tasks(section, 2)
-    figure = canvas(COLUMN, 2.6 + 0.08 * len(section.shown))
+    figure = canvas(width_for(len(section.shown)), HEIGHT)
     ax = figure.add_subplot()
     for series, ink in zip(section.shown, inks(section), strict=True):
         points = views.acc_curve(series)
-        curve(ax, range(1, len(points) + 1), points, ink, plain(series.label), most=100.0)
+        curve(ax, range(1, len(points) + 1), points, ink, series.marked, most=100.0)
     ax.set_ylabel("ACC (%)")
     task_axis(ax, section.tasks)
     legend(figure, ax)
@@ -50,10 +49,11 @@ def task_accuracy(section: Section) -> Figure:
             if task < series.tasks:
                 points = views.task_curve(series, task)
                 x = range(task + 1, task + 1 + len(points))
-                curve(ax, x, points, ink, plain(series.label), most=100.0)
+                curve(ax, x, points, ink, series.marked, most=100.0)
         ax.set_title(f"task {task + 1}", loc="left")
         task_axis(ax, section.tasks)
         ax.set_xlim(0.6, section.tasks + 0.4)
+    _one_range(axes)
     _outer_labels(axes, "accuracy (%)", columns=columns)
     legend(figure, axes[0])
     return figure
@@ -65,13 +65,13 @@ def acc_bwt(section: Section) -> Figure:
     shown = [(series, ink) for series, ink in pairs if series.finished]
     if not shown:
         raise MissingDataError("no run is finished")
-    figure = canvas(COLUMN, 2.6 + 0.08 * len(shown))
+    figure = canvas(width_for(len(shown)), HEIGHT)
     ax = figure.add_subplot()
     for series, ink in shown:
         acc, bwt = series.figure("acc"), series.figure("bwt")
         if acc and bwt:
             ax.errorbar(
-                bwt.mean, acc.mean, xerr=bwt.std, yerr=acc.std, label=plain(series.label),
+                bwt.mean, acc.mean, xerr=bwt.std, yerr=acc.std, label=series.marked,
                 color=ink.colour, marker=ink.marker, markersize=5.5, linestyle="none",
                 elinewidth=0.8, capsize=2,
                 markerfacecolor="white" if series.stores == "data" else ink.colour,
@@ -89,12 +89,12 @@ def step_time(section: Section) -> Figure:
     found: list[tuple[Ink, str, list[Summary]]] = []
     for series, ink in zip(section.shown, inks(section), strict=True):
         try:
-            found.append((ink, plain(series.label), views.step_times(series)))
+            found.append((ink, series.marked, views.step_times(series)))
         except MissingDataError:
             continue
     if not found:
         raise MissingDataError("no run has epochs on record (metrics.jsonl)")
-    figure = canvas(COLUMN, 2.6 + 0.08 * len(found))
+    figure = canvas(width_for(len(found)), HEIGHT)
     ax = figure.add_subplot()
     for ink, label, times in found:
         curve(ax, range(1, len(times) + 1), times, ink, label)
@@ -108,6 +108,13 @@ def step_time(section: Section) -> Figure:
 def _needs_tasks(section: Section, tasks: int) -> None:
     if section.tasks < tasks:
         raise MissingDataError(f"it takes {tasks} finished tasks, there are {section.tasks}")
+
+
+def _one_range(axes: list[Axes]) -> None:
+    """The same heights mean the same in all panels."""
+    limits = [ax.get_ylim() for ax in axes]
+    for ax in axes:
+        ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 
 def _outer_labels(axes: list[Axes], label: str, *, columns: int) -> None:

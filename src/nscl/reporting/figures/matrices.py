@@ -2,20 +2,23 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from nscl.reporting import views
 from nscl.reporting.errors import MissingDataError
-from nscl.reporting.figures.style import canvas, columns_for, panels, plain
+from nscl.reporting.figures.style import canvas, columns_for, panel_room, panels
+from nscl.reporting.figures.texts import fitted, plain
 from nscl.reporting.series import Section, Series
-from nscl.reporting.spectral import layer_names, short_names, spectra, table
+from nscl.reporting.spectral import Array, layer_names, short_names, spectra, table
 
 MAP = "cividis"  # the same to colour-blind eyes, and rises evenly in grey
-MOST_NUMBERS = 7  # tasks up to which the numbers are written into the cells
+MOST_NUMBERS, MOST_WIDE_NUMBERS = 7, 12  # tasks up to which the cells have room for numbers
 
 
 def accuracy_matrix(section: Section) -> Figure:
@@ -24,7 +27,8 @@ def accuracy_matrix(section: Section) -> Figure:
     if not shown:
         raise MissingDataError("no task is finished")
     columns = columns_for(len(shown))
-    figure, axes = panels(len(shown), columns=columns, height=2.9 if columns < 3 else 2.15)
+    height = {1: 2.9, 2: 2.9, 3: 2.15}.get(columns, 1.8)
+    figure, axes = panels(len(shown), columns=columns, height=height)
     matrices = [views.mean_matrix(series) for series in shown]
     values = [value for rows in matrices for row in rows for value in row]
     low, high = math.floor(min(values)), max(math.ceil(max(values)), math.floor(min(values)) + 1)
@@ -34,9 +38,11 @@ def accuracy_matrix(section: Section) -> Figure:
         grid = np.full((size, size), np.nan)
         for i, row in enumerate(rows):
             grid[i, : len(row)] = row
-        image = _image(ax, grid, low=low, high=high, digits=0)
+        image = _image(ax, grid, Normalize(low, high))
+        if size <= MOST_NUMBERS:
+            _numbers(ax, image, grid, digits=0)
         _task_ticks(ax, size)
-        ax.set_title(plain(series.label), loc="left")
+        ax.set_title(fitted(series.marked, panel_room(columns, beside=0.6)), loc="left")
     for i, ax in enumerate(axes):
         ax.set_xlabel("accuracy on task" if i + columns >= len(axes) else "")
         ax.set_ylabel("after task" if i % columns == 0 else "")
@@ -53,41 +59,56 @@ def layer_map(series: Series, what: str) -> Figure:
     names = short_names(layer_names(tasks))
     values = np.array([[np.nan if v is None else v for v in row] for row in table(tasks, what)])
     label = "R: energy in\nfreed directions" if what == "share" else "free directions\n(share)"
-    figure = canvas(max(3.4, 1.9 + 0.42 * min(len(tasks), 12)), 1.2 + 0.26 * len(names))
+    width = max(3.4, 1.9 + 0.42 * min(len(tasks), 12))
+    figure = canvas(width, 1.3 + 0.26 * len(names))
     ax = figure.add_subplot()
-    top = max(float(np.nanmax(values)), 1e-12) if what == "share" else 1.0
-    image = _image(ax, values, low=0.0, high=top, digits=2, square=False)
+    norm = _logarithmic(values) if what == "share" else Normalize(0.0, 1.0)
+    image = _image(ax, values, norm, square=False)
+    if len(tasks) <= MOST_WIDE_NUMBERS:
+        _numbers(ax, image, values, digits=2)
     ax.set_yticks(range(len(names)), [plain(name) for name in names])
     step = -(-len(tasks) // 12)
     ax.set_xticks(range(0, len(tasks), step), [str(t + 1) for t in [*tasks][::step]])
     ax.set_xlabel("after task")
-    ax.set_title(plain(series.label), loc="left")
+    figure.suptitle(fitted(series.marked, width - 0.2), x=0.02, ha="left", fontsize=8)
     bar = figure.colorbar(image, ax=ax, aspect=12 + len(names), pad=0.02)
+    bar.minorticks_off()
     bar.set_label(label)
     bar.outline.set_visible(False)
     return figure
 
 
-def _image(
-    ax: Axes, grid: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]", *, low: float,
-    high: float, digits: int, square: bool = True,
-) -> AxesImage:  # fmt: skip
-    image = ax.imshow(
-        grid, cmap=MAP, vmin=low, vmax=high, aspect="equal" if square else "auto",
-        interpolation="nearest",
-    )  # fmt: skip
+def _logarithmic(values: Array) -> LogNorm:
+    """From the smallest share to the largest, one decade at least and eight at most.
+
+    On a linear scale one layer with R = 1 would leave all others in one colour.
+    """
+    known = values[np.isfinite(values) & (values > 0)]
+    high = float(known.max()) if known.size else 1.0
+    low = float(known.min()) if known.size else 0.1
+    return LogNorm(min(max(low, high * 1e-8), high / 10), high, clip=True)
+
+
+def _image(ax: Axes, grid: Array, norm: Normalize, *, square: bool = True) -> AxesImage:
+    aspect: Literal["equal", "auto"] = "equal" if square else "auto"
+    # A share of zero has no logarithm; it has the colour of the least.
+    coloured = np.maximum(grid, norm.vmin or 0.0)
+    image = ax.imshow(coloured, cmap=MAP, norm=norm, aspect=aspect, interpolation="nearest")
     ax.grid(visible=False)
     ax.tick_params(length=0)
     for side in ax.spines.values():
         side.set_visible(False)
-    if grid.shape[1] <= MOST_NUMBERS:
-        for (i, j), value in np.ndenumerate(grid):
-            if np.isfinite(value):
-                ax.text(
-                    j, i, _short(float(value), digits), ha="center", va="center", fontsize=7,
-                    color=_contrast(image, float(value)),
-                )  # fmt: skip
     return image
+
+
+def _numbers(ax: Axes, image: AxesImage, grid: Array, *, digits: int) -> None:
+    least = image.get_clim()[0] or 0.0
+    for (i, j), value in np.ndenumerate(grid):
+        if np.isfinite(value):
+            ax.text(
+                j, i, _short(float(value), digits), ha="center", va="center", fontsize=7,
+                color=_contrast(image, max(float(value), least)),
+            )  # fmt: skip
 
 
 def _contrast(image: AxesImage, value: float) -> str:

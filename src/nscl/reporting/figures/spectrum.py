@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from nscl.reporting.figures.style import FREED, HELD, panels, plain
+from nscl.reporting.figures.style import FREED, HELD, panels
+from nscl.reporting.figures.texts import fitted, plain
 from nscl.reporting.series import Series
 from nscl.reporting.spectral import FREE, Spectrum, evenly, layer_names, short_names, spectra
 
@@ -33,8 +34,8 @@ def singular_values(series: Series) -> Figure:
             ax.set_ylabel("singular value")
         if place >= len(axes) - len(columns):
             ax.set_xlabel("index")
-    title = f"{series.label}: singular values of the inputs' covariance"
-    figure.suptitle(plain(title), fontsize=8)
+    title = f"{series.marked}: singular values of the inputs' covariance"
+    figure.suptitle(fitted(title, figure.get_figwidth() - 0.4), fontsize=8)
     figure.legend(handles=_handles(), loc="outside lower center", ncols=2)
     return figure
 

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from nscl.metrics import Summary
-from nscl.reporting.looks import looks
+from nscl.reporting.figures.texts import FONT, fitted, width
+from nscl.reporting.looks import Look, looks, some
 from nscl.reporting.series import Section
 
 # Six of Okabe and Ito's, then the neutral ones of the two bounds (see ``nscl.reporting.looks``).
@@ -27,15 +30,20 @@ DASHES: tuple[Any, ...] = (
 )  # fmt: skip
 FREED, HELD = "#0072B2", "#767676"
 COLUMN, PAGE = 3.4, 7.0
+FEW, MANY_PANELS = 8, 12
+LEGEND_SIZE = 7.5
+# Inches: a legend's line with the space around it, and the least for it and its text if there are
+# many; beyond so many entries nobody looks for one.
+HANDLE, NARROWEST_ENTRY, MOST_ENTRIES = 0.62, 2.3, 48
 
 _RC: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": FONT,
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
-    "legend.fontsize": 7.5,
+    "legend.fontsize": LEGEND_SIZE,
     "legend.frameon": False,
     "legend.handlelength": 3.2,
     "legend.columnspacing": 1.2,
@@ -73,7 +81,16 @@ class Ink:
 
 def inks(section: Section) -> list[Ink]:
     """The inks of all shown series of a section, in order."""
-    return [Ink(COLOURS[c], MARKERS[m], DASHES[d]) for c, m, d in looks(section)]
+    return [_ink(look) for look in looks(section)]
+
+
+def some_inks(count: int) -> list[Ink]:
+    """So many inks, for lines that are no series of a section."""
+    return [_ink(look) for look in some(count)]
+
+
+def _ink(look: Look) -> Ink:
+    return Ink(COLOURS[look.colour], MARKERS[look.marker], DASHES[look.dash])
 
 
 @contextmanager
@@ -83,11 +100,6 @@ def styled() -> Iterator[None]:
     settings.update(_RC, backend=mpl.rcParams["backend"])
     with mpl.rc_context(settings):
         yield
-
-
-def plain(text: str) -> str:
-    """Text of others, in which a dollar sign begins no formula."""
-    return text.replace("$", r"\$")
 
 
 def laid_out(figure: Figure) -> Figure:
@@ -103,9 +115,20 @@ def canvas(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def width_for(count: int) -> float:
+    """One column of a paper, or its whole width where the legend is long."""
+    return COLUMN if count <= FEW else PAGE
+
+
 def columns_for(count: int) -> int:
     """How many panels stand side by side."""
-    return 2 if count in (2, 4) else min(3, count)
+    return 2 if count in (2, 4) else min(3 if count <= MANY_PANELS else 4, count)
+
+
+def panel_room(columns: int, *, beside: float = 0.0) -> float:
+    """How wide a panel's title may be; ``beside`` is what stands beside all panels."""
+    whole = PAGE if columns > 1 else COLUMN
+    return (whole - beside) / columns - 0.45
 
 
 def panels(count: int, *, columns: int, height: float) -> tuple[Figure, list[Axes]]:
@@ -133,14 +156,29 @@ def curve(
 
 
 def legend(figure: Figure, ax: Axes) -> None:
-    """One legend under the figure, as many columns as fit."""
+    """One legend under the figure, as many columns as fit; the figure grows by its height."""
     handles, labels = ax.get_legend_handles_labels()
     # The markers of error bars without their bars.
-    plain = [h[0] if isinstance(h, ErrorbarContainer) else h for h in handles]
-    widest = max((len(label) for label in labels), default=1)
-    room = figure.get_figwidth() / (0.5 + 0.06 * widest)
-    columns = max(1, min(len(labels), int(room)))
-    figure.legend(plain, labels, loc="outside lower center", ncols=columns)
+    bare = [h[0] if isinstance(h, ErrorbarContainer) else h for h in handles]
+    if len(labels) > MOST_ENTRIES:
+        labels = [*labels[: MOST_ENTRIES - 1], f"and {len(labels) - MOST_ENTRIES + 1} more"]
+        bare = [*bare[: MOST_ENTRIES - 1], Line2D([], [], linestyle="none")]
+    columns, texts = _arranged(labels, figure.get_figwidth())
+    heights = [0.06 + 0.13 * (1 + text.count("\n")) for text in texts]
+    tallest = max((sum(column) for column in np.array_split(heights, columns)), default=0.0)
+    figure.set_figheight(figure.get_figheight() + tallest + 0.1)
+    figure.legend(bare, texts, loc="outside lower center", ncols=columns)
+
+
+def _arranged(labels: Sequence[str], room: float) -> tuple[int, list[str]]:
+    """How many columns a legend has, and its texts: long ones in two lines."""
+    most = max(1, int(room // NARROWEST_ENTRY)) if len(labels) > FEW else 1
+    widest = max((width(label, LEGEND_SIZE) for label in labels), default=0.0)
+    columns = max(most, int(room // (HANDLE + widest)), 1)
+    each = room / columns - HANDLE
+    return max(1, min(columns, len(labels))), [
+        fitted(label, each, size=LEGEND_SIZE) for label in labels
+    ]
 
 
 def task_axis(ax: Axes, tasks: int, label: str = "after task") -> None:

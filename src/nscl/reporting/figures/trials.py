@@ -8,8 +8,6 @@ from matplotlib.figure import Figure
 from nscl.reporting import views
 from nscl.reporting.errors import MissingDataError
 from nscl.reporting.figures.style import (
-    COLOURS,
-    MARKERS,
     PAGE,
     Ink,
     canvas,
@@ -17,30 +15,37 @@ from nscl.reporting.figures.style import (
     inks,
     legend,
     panels,
-    plain,
+    some_inks,
 )
+from nscl.reporting.figures.texts import fitted
 from nscl.reporting.series import Section
 
 
-def sweep(found: views.Sweep) -> Figure:
-    """Two panels over one option, on a logarithmic axis where the values ask for it."""
+def sweep(found: list[views.Sweep]) -> Figure:
+    """Two panels over one option; a line for each setting of everything else."""
     figure = canvas(PAGE, 2.2)
     axes = figure.subplots(1, 2)
-    for i, (ax, name, label) in enumerate(
-        zip(axes, ("acc", "bwt"), ("ACC (%)", "BWT (points)"), strict=True)
-    ):
-        points = [series.figure(name) for series in found.series]
-        means = [p.mean if p else math.nan for p in points]
-        stds = [(p.std or 0.0) if p else 0.0 for p in points]
-        ink = Ink(COLOURS[i], MARKERS[i], "-")
-        ax.errorbar(found.values, means, yerr=stds, capsize=2.5, elinewidth=0.8, **ink.line)
-        if found.logarithmic:
+    for ax, name, label in zip(axes, ("acc", "bwt"), ("ACC (%)", "BWT (points)"), strict=True):
+        for each, ink in zip(found, some_inks(len(found)), strict=True):
+            _sweep_curve(ax, each, name, ink)
+        if all(each.logarithmic for each in found):
             ax.set_xscale("log")
-        ax.set_xlabel(plain(f"{found.option} ({found.method})"))
+        ax.set_xlabel(fitted(f"{found[0].option} ({found[0].method})", 3.0))
         ax.set_ylabel(label)
         if name == "bwt":
             ax.axhline(0, color="#767676", linewidth=0.6)
+    if any(each.beside for each in found):
+        legend(figure, axes[0])
     return figure
+
+
+def _sweep_curve(ax: Axes, found: views.Sweep, name: str, ink: Ink) -> None:
+    points = [series.figure(name) for series in found.series]
+    means = [p.mean if p else math.nan for p in points]
+    stds = [(p.std or 0.0) if p else 0.0 for p in points]
+    ax.errorbar(
+        found.values, means, yerr=stds, capsize=2.5, elinewidth=0.8, label=found.label, **ink.line
+    )
 
 
 def old_losses(section: Section) -> Figure:
@@ -49,12 +54,13 @@ def old_losses(section: Section) -> Figure:
     reason = "no task is finished"
     for series, ink in zip(section.shown, inks(section), strict=True):
         try:
-            found.append((ink, plain(series.label), views.old_losses(series)))
+            found.append((ink, series.marked, views.old_losses(series)))
         except MissingDataError as problem:
             reason = str(problem)
     if not found:
         raise MissingDataError(reason)
     count = max(len(losses.curves) for _, _, losses in found)
+    begun = max(losses.begun for _, _, losses in found)
     columns = columns_for(count)
     figure, axes = panels(count, columns=columns, height=2.3)
     for task, ax in enumerate(axes):
@@ -64,7 +70,7 @@ def old_losses(section: Section) -> Figure:
         ax.set_yscale("log")
         ax.set_title(f"task {task + 1}", loc="left")
         ax.set_xlabel("task being learned")
-        task_places(ax, section.tasks)
+        task_places(ax, begun)
     for ax in axes[::columns]:
         ax.set_ylabel("training loss")
     legend(figure, axes[0])

@@ -19,7 +19,7 @@ const hideTip = () => { tip.hidden = true; };
 function tipRow(parent, series, value) {
   const row = html("div", { class: "row" }, parent);
   if (series.look) row.append(swatch(series.look, series.keeps));
-  html("span", { text: series.label }, row);
+  html("span", { class: "long", text: series.label }, row);
   html("span", { text: value }, row);
 }
 
@@ -77,16 +77,21 @@ function lineChart(box, lines, { x, y, digits = 2, unit = "", name = (v) => `${x
     return;
   }
   const { picture, toX, toY, inner } = frame(box, { x, y });
-  const inside = `inside-${++clips}`;
-  svg("rect", { x: inner.left, y: inner.top, width: inner.right - inner.left, height: inner.bottom - inner.top },
-    svg("clipPath", { id: inside }, picture));
+  // Bands end at the axes; lines and markers may stand out by half their width.
+  const clipped = (by) => {
+    const id = `inside-${++clips}`;
+    svg("rect", { x: inner.left - by, y: inner.top - by, width: inner.right - inner.left + 2 * by, height: inner.bottom - inner.top + 2 * by },
+      svg("clipPath", { id }, picture));
+    return svg("g", { "clip-path": `url(#${id})` }, picture);
+  };
+  const bands = clipped(0), curves = clipped(6);
   for (const line of lines) {
     const banded = line.points.filter((p) => p.length > 2);
     if (banded.length > 1 && !y.log) {
-      const clipped = (v) => toY(Math.min(clip ? clip[1] : v, Math.max(clip ? clip[0] : v, v)));
-      const up = banded.map((p) => `${toX(p[0]).toFixed(1)},${clipped(p[1] + p[2]).toFixed(1)}`);
-      const down = banded.map((p) => `${toX(p[0]).toFixed(1)},${clipped(p[1] - p[2]).toFixed(1)}`).reverse();
-      svg("path", { d: `M${up.join("L")}L${down.join("L")}Z`, fill: colour(line.look), opacity: 0.1, "clip-path": `url(#${inside})` }, picture);
+      const within = (v) => toY(Math.min(clip ? clip[1] : v, Math.max(clip ? clip[0] : v, v)));
+      const up = banded.map((p) => `${toX(p[0]).toFixed(1)},${within(p[1] + p[2]).toFixed(1)}`);
+      const down = banded.map((p) => `${toX(p[0]).toFixed(1)},${within(p[1] - p[2]).toFixed(1)}`).reverse();
+      svg("path", { d: `M${up.join("L")}L${down.join("L")}Z`, fill: colour(line.look), opacity: 0.1 }, bands);
     }
   }
   for (const line of lines) {
@@ -94,9 +99,9 @@ function lineChart(box, lines, { x, y, digits = 2, unit = "", name = (v) => `${x
     svg("path", {
       class: "line", "data-series": line.label, d: `M${places.join("L")}`, fill: "none", stroke: colour(line.look),
       "stroke-width": 1.8, "stroke-dasharray": DASHES[line.look[2]], "stroke-linejoin": "round",
-    }, picture);
+    }, curves);
     const every = Math.max(1, Math.ceil(line.points.length / 12));
-    if (markers) line.points.forEach((p, i) => { if (i % every === 0) marker(picture, line.look, toX(p[0]), toY(p[1]), line.keeps); });
+    if (markers) line.points.forEach((p, i) => { if (i % every === 0) marker(curves, line.look, toX(p[0]), toY(p[1]), line.keeps); });
   }
   const guide = svg("line", { class: "guide", y1: inner.top, y2: inner.bottom, visibility: "hidden" }, picture);
   const all = [...new Set(lines.flatMap((line) => line.points.map((p) => p[0])))];
@@ -144,19 +149,23 @@ function scatter(box, dots, { xLabel, yLabel }) {
 }
 
 // rows of numbers, null where there is none
-function heatMap(parent, { title, rows, columns, rowNames, columnNames, domain, digits, told, rowLabel, columnLabel, cell = 30, height = 26 }) {
+function heatMap(parent, { title, rows, columns, rowNames, columnNames, share, digits, told, rowLabel, columnLabel, cell = 30, height = 26 }) {
   const figure = html("figure", { class: "map" }, parent);
-  html("figcaption", { text: title }, figure);
   const longest = Math.max(...rowNames.map((n) => n.length));
   const left = 24 + longest * 6.6, top = 4, bottom = 36;
-  const picture = svg("svg", { width: left + columns * cell + 4, height: top + rows.length * height + bottom, role: "img" }, figure);
-  picture.setAttribute("viewBox", `0 0 ${left + columns * cell + 4} ${top + rows.length * height + bottom}`);
+  // Titles of axes have room beside a map of one or two tasks too.
+  const half = (text) => (text.length * 6.2) / 2;
+  const width = Math.max(left + columns * cell, left + (columns * cell) / 2 + half(columnLabel)) + 4;
+  const middle = top + Math.max((rows.length * height) / 2, half(rowLabel));
+  const whole = Math.max(top + rows.length * height + bottom, middle + half(rowLabel) + 4);
+  html("figcaption", { text: title, title, style: `max-width:${Math.max(150, width)}px` }, figure);
+  const picture = svg("svg", { width, height: whole, viewBox: `0 0 ${width} ${whole}`, role: "img" }, figure);
   const label = (text, attributes) => { svg("text", attributes, picture).textContent = text; };
   rows.forEach((row, i) => {
     if (height >= 14 || i % 2 === 0) label(rowNames[i], { x: left - 5, y: top + i * height + height / 2 + 4, "text-anchor": "end" });
     row.forEach((value, j) => {
       if (value === null) return;
-      const rgb = cividis((value - domain[0]) / (domain[1] - domain[0] || 1));
+      const rgb = cividis(share(value));
       const rect = svg("rect", {
         x: left + j * cell, y: top + i * height, width: cell - 1, height: height - 1, fill: `rgb(${rgb})`, "data-value": value,
       }, picture);
@@ -175,7 +184,7 @@ function heatMap(parent, { title, rows, columns, rowNames, columnNames, domain, 
     label(columnNames[j], { x: left + j * cell + cell / 2, y: top + rows.length * height + 14, "text-anchor": "middle" });
   }
   label(columnLabel, { x: left + (columns * cell) / 2, y: top + rows.length * height + 30, "text-anchor": "middle" });
-  label(rowLabel, { transform: `translate(10,${top + (rows.length * height) / 2}) rotate(-90)`, "text-anchor": "middle" });
+  label(rowLabel, { transform: `translate(10,${middle}) rotate(-90)`, "text-anchor": "middle" });
 }
 
 function spectrumChart(box, curve) {

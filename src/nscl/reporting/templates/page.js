@@ -34,7 +34,7 @@ function setUpLegend(section, index, data, redraw) {
   const buttons = data.series.map((series) => {
     const button = html("button", { type: "button", class: "button", "aria-pressed": String(!off.has(series.label)), "data-series": series.label }, legend);
     button.append(swatch(series.look, series.keeps));
-    html("span", { text: series.label }, button);
+    html("span", { class: "long", text: series.label, title: series.label }, button);
     button.addEventListener("click", () => {
       off.has(series.label) ? off.delete(series.label) : off.add(series.label);
       update();
@@ -82,6 +82,15 @@ function taskAxis(tasks, label = "after task") {
   return { domain: [tasks > 1 ? 0.8 : 0.5, tasks + 0.2], ticks: taskTicks(tasks), label };
 }
 
+// What each line of a chart means, where the section's own legend does not tell.
+function keyOf(box, lines) {
+  const key = html("div", { class: "key" }, box);
+  for (const line of lines) {
+    key.append(swatch(line.look));
+    html("span", { text: line.label }, key);
+  }
+}
+
 function curveCards(charts, data, on) {
   const lines = (points) => data.series.filter(on).map((s) => ({ ...s, points: points(s) })).filter((l) => l.points && l.points.length);
   const means = (found) => found.flatMap((l) => l.points.map((p) => p[1]));
@@ -105,27 +114,31 @@ function curveCards(charts, data, on) {
   if (data.series.some((s) => s.times)) {
     add({ key: "times", title: "Time per step", draw: (box) => {
       const found = lines((s) => numbered(s.times));
-      lineChart(box, found, { x: taskAxis(data.tasks, "task"), y: { domain: padded(bands(found).concat(0), { zero: true }), label: "ms" }, unit: " ms" });
+      const begun = Math.max(...data.series.map((s) => (s.times ? s.times.length : 0)));
+      lineChart(box, found, { x: taskAxis(begun, "task"), y: { domain: padded(bands(found).concat(0), { zero: true }), label: "ms" }, unit: " ms" });
     } });
   }
   data.sweeps.forEach((sweep, i) => {
-    for (const [key, label, slot] of [["acc", "ACC (%)", 0], ["bwt", "BWT (points)", 1]]) {
+    for (const [key, label] of [["acc", "ACC (%)"], ["bwt", "BWT (points)"]]) {
       add({ key: `sweep-${key}-${i}`, title: `${label.split(" ")[0]} against ${sweep.name}`, draw: (box) => {
-        const line = { label: label, look: [slot, slot, 0], points: sweep.x.map((x, k) => [x, ...sweep[key][k]]) };
-        const [low, high] = [Math.min(...sweep.x), Math.max(...sweep.x)];
-        const domain = sweep.log ? [low / 1.3, high * 1.3] : padded(sweep.x);
+        const found = sweep.lines.map((l) => ({ ...l, points: l.x.map((x, k) => [x, ...l[key][k]]) }));
+        const xs = found.flatMap((l) => l.x);
+        const domain = sweep.log ? [Math.min(...xs) / 1.3, Math.max(...xs) * 1.3] : padded(xs);
         const marks = sweep.log ? logTicks(...domain).map((t, k, all) => ({ at: t, text: logLabels(all)[k] })) : ticks(...domain).map((t) => ({ at: t, text: String(t) }));
-        lineChart(box, [line], { x: { domain, log: sweep.log, ticks: marks, label: sweep.name }, y: { domain: padded(line.points.flatMap(([, m, d = 0]) => [m - d, m + d])), label }, name: (v) => `${sweep.name.split(" ")[0]} = ${v}` });
+        const spread = found.flatMap((l) => l.points.flatMap(([, m, d = 0]) => [m - d, m + d]));
+        lineChart(box, found, { x: { domain, log: sweep.log, ticks: marks, label: sweep.name }, y: { domain: padded(spread), label }, name: (v) => `${sweep.name.split(" ")[0]} = ${v}` });
+        keyOf(box, found.filter((l) => l.beside));
       } });
     }
   });
   const tracked = Math.max(0, ...data.series.map((s) => (s.losses ? s.losses.curves.length : 0)));
+  const begun = Math.max(0, ...data.series.map((s) => (s.losses ? Math.ceil(Math.max(...s.losses.places)) : 0)));
   if (tracked) {
     add({ key: "losses", title: "Training loss of old tasks", choices: Array.from({ length: tracked }, (_, t) => `task ${t + 1}`), draw: (box, t) => {
       const found = lines((s) => s.losses && s.losses.curves[t] && s.losses.curves[t].map((v, i) => [s.losses.places[i], v]).filter((p) => p[1] !== null && p[1] > 0));
       const values = means(found).concat(found.length ? [] : [0.1, 1]);
       lineChart(box, found, {
-        x: { domain: [0, data.tasks], ticks: taskTicks(data.tasks, -0.5), label: "task being learned" },
+        x: { domain: [0, begun], ticks: taskTicks(begun, -0.5), label: "task being learned" },
         y: { log: true, domain: [Math.min(...values) / 1.5, Math.max(...values) * 1.5], label: "training loss" }, digits: 4,
         name: (v) => `task ${Math.ceil(v)}, ${Math.round((v - Math.ceil(v) + 1) * 100)} % of its epochs`,
       });
@@ -157,7 +170,7 @@ function matrixCard(charts, data, on) {
     for (const series of data.series.filter(on)) {
       heatMap(box, {
         title: series.label, rows: series.matrix, columns: series.matrix.length, rowNames: names.slice(0, series.matrix.length), columnNames: names,
-        domain, digits: 0, cell, height: Math.round(cell * 0.8), rowLabel: "after task", columnLabel: "accuracy on task",
+        share: scale(domain, [0, 1]), digits: 0, cell, height: Math.round(cell * 0.8), rowLabel: "after task", columnLabel: "accuracy on task",
         told: (parent, i, j, value) => {
           html("b", { text: series.label }, parent);
           html("div", { text: `task ${j + 1} after task ${i + 1}: ${shown(value)} %` }, parent);
@@ -171,17 +184,17 @@ function spectralCards(charts, data, on) {
   const having = data.series.filter((s) => s.layers);
   if (!having.length) return [];
   const cards = [];
-  const map = (key, title, field, digits, most) => cards.push(card(charts, { key, title, full: true, draw: (box, _, side) => {
+  const map = (key, title, field, domain, log) => cards.push(card(charts, { key, title, full: true, draw: (box, _, side) => {
     box.className = "plot maps";
     box.replaceChildren();
-    const domain = [0, most ?? Math.max(1e-12, ...having.flatMap((s) => s.layers[field].flat()))];
-    scaleBar(side, domain, digits);
+    const share = scale(domain, [0, 1], log);
+    scaleBar(side, domain, 2);
     for (const series of having.filter(on)) {
       const { names, tasks } = series.layers;
       const wide = tasks.length <= 12;
       heatMap(box, {
-        title: series.label, rows: series.layers[field], columns: tasks.length, rowNames: names, columnNames: tasks.map(String), domain, digits,
-        cell: wide ? 52 : 16, height: 22, rowLabel: "", columnLabel: "after task",
+        title: series.label, rows: series.layers[field], columns: tasks.length, rowNames: names, columnNames: tasks.map(String), digits: 2,
+        share: (value) => share(Math.max(value, domain[0])), cell: wide ? 52 : 16, height: 22, rowLabel: "", columnLabel: "after task",
         told: (parent, i, j, value) => {
           html("b", { text: `${series.label}, ${names[i]}` }, parent);
           html("div", { text: `after task ${tasks[j]}: ${shown(value, 3)}` }, parent);
@@ -189,8 +202,11 @@ function spectralCards(charts, data, on) {
       });
     }
   } }));
-  map("share", "R: energy of old inputs in freed directions, per layer and task", "share", 2);
-  map("free", "Free directions, share of each layer", "free", 2, 1);
+  // One layer with R = 1 would leave all others in one colour: decades, one at least, eight at most.
+  const shares = having.flatMap((s) => s.layers.share.flat()).filter((v) => v > 0);
+  const top = Math.max(...shares, 1e-300), least = Math.max(Math.min(...shares, top), top * 1e-8);
+  map("share", "R: energy of old inputs in freed directions, per layer and task", "share", [Math.min(least, top / 10), top], true);
+  map("free", "Free directions, share of each layer", "free", [0, 1], false);
   const curves = having.flatMap((s) => s.layers.curves.map((c) => ({ ...c, label: s.label })));
   cards.push(card(charts, {
     key: "spectrum", title: "Singular values; the freed part is coloured", full: true, choices: curves.map((c) => `${c.label}: ${c.layer}, after task ${c.task}`),

@@ -1,0 +1,92 @@
+"""What a series is called: the name its plan gave it, or its method and what is unusual about it.
+
+A value that more than half of a method's series have is usual, and told once for all of them. So
+of 25 variants with one switch each, every one is called by its switch; of a grid, where no value
+is usual, every one by all its values.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nscl.reporting.gather import Run
+
+Settings = Mapping[str, Any]
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seed only, before they have a name."""
+
+    method: str
+    settings: Settings  # flat: "options.a", "optim.lr"
+    runs: list[Run]
+
+
+def labels(groups: Sequence[Group]) -> list[str]:
+    """A label for each group, no two alike: given ones where they say which group is meant."""
+    given = [given_name(group.runs) for group in groups]
+    made = [_made(group, groups) for group in groups]
+    return [
+        name if name and given.count(name) == 1 and name not in made else own
+        for name, own in zip(given, made, strict=True)
+    ]
+
+
+def given_name(runs: Iterable[Run]) -> str | None:
+    """The name a plan gave to these runs; None if it gave none, or several."""
+    told = {run.environment.get("label") for run in runs} - {None}
+    name = told.pop() if len(told) == 1 else None
+    return " ".join(name.split()) or None if isinstance(name, str) else None
+
+
+def unusual(mine: Settings, siblings: Sequence[Settings], *, but: str = "") -> str:
+    """What is not as in most siblings, ``but`` aside: ``a=10, norms=freeze``."""
+    common = usual(siblings)
+    names = [name for name in differing(siblings) if name != but]
+    return _listed({n: mine.get(n) for n in names if repr(mine.get(n)) != common.get(n)})
+
+
+def unless_said(method: str, siblings: Sequence[Settings]) -> str:
+    """The usual values of what differs: ``adam-nscl: a=30, norms=ewc``; empty if there are none."""
+    common = usual(siblings)
+    names = [name for name in differing(siblings) if name in common]
+    values = {n: next(s.get(n) for s in siblings if repr(s.get(n)) == common[n]) for n in names}
+    return f"{method}: {_listed(values)}" if values else ""
+
+
+def usual(siblings: Sequence[Settings]) -> dict[str, str]:
+    """Of each option the value that more than half of the siblings have, as text."""
+    names = {name for each in siblings for name in each}
+    found = {name: Counter(repr(s.get(name)) for s in siblings).most_common(1)[0] for name in names}
+    return {name: value for name, (value, times) in found.items() if 2 * times > len(siblings)}
+
+
+def differing(settings: Sequence[Settings], *, only: tuple[str, ...] = ("",)) -> list[str]:
+    """Names whose values are not the same everywhere."""
+    names = {name for each in settings for name in each if name.startswith(only)}
+    return sorted(n for n in names if len({repr(s.get(n, _MISSING)) for s in settings}) > 1)
+
+
+def short(name: str) -> str:
+    """The name of an option as people say it: ``a`` for ``options.a``."""
+    return name.removeprefix("options.")
+
+
+def _made(group: Group, groups: Sequence[Group]) -> str:
+    told = unusual(group.settings, [g.settings for g in groups if g.method == group.method])
+    return f"{group.method} ({told})" if told else group.method
+
+
+def _listed(values: Settings) -> str:
+    return ", ".join(f"{short(name)}={_plain(value)}" for name, value in values.items())
+
+
+def _plain(value: Any) -> str:
+    """Six digits where they are the whole number: two labels must not become one."""
+    if not isinstance(value, float):
+        return str(value)
+    text = f"{value:g}"
+    return text if float(text) == value else repr(value)
