@@ -36,7 +36,7 @@ def _reasons(section: Section) -> Iterator[tuple[str, str]]:
     yield "old-losses", _unless_any(section.shown, views.old_losses)
     yield "sweep", _unless_any([section], views.sweeps)
     having = with_spectra(section)
-    none = "" if having else "no run has spectra.npz: none of the methods writes one"
+    none = "" if having else "no run has a spectra.npz; methods that project write one"
     for name in SPECTRAL:
         yield name, none
     for series in having:
