@@ -65,8 +65,9 @@ def test_row_3_of_the_sanity_table(rule: Any) -> None:
 def test_the_literal_rule_shows_the_float32_artefact_and_the_default_does_not() -> None:
     X = low_rank(rank=60, d=300, rows=60)
     covariance = (X.mT @ X / len(X))[None]
-    assert decompose(covariance, Ratio(10.0, literal=True))[0].free < 60
-    assert decompose(covariance, Ratio(10.0))[0].free >= 240
+    # How far apart the noise's own singular values lie depends on the processor: a small factor.
+    assert decompose(covariance, Ratio(3.0, literal=True))[0].free < 120
+    assert decompose(covariance, Ratio(3.0))[0].free >= 240
 
 
 def test_a_dead_channel_is_free_and_freezes_nothing() -> None:
