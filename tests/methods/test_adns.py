@@ -99,6 +99,18 @@ def test_the_teacher_is_the_network_at_the_end_of_the_head_phase(
     method.close()
 
 
+def test_a_resumed_teacher_is_where_the_network_is(tmp_path: Path) -> None:
+    """Checkpoints are read into the processor's memory, wherever the run computes."""
+    method = started(tmp_path)
+    method.leave_phase(1, method.phases(1)[0])
+    saved = method.epoch_state()
+    method.lab.device = torch.device("meta")
+    method.load_epoch_state(saved)
+    assert method._teacher.keys() == saved["teacher"].keys()
+    assert {weight.device.type for weight in method._teacher.values()} == {"meta"}
+    method.close()
+
+
 @pytest.mark.parametrize("a_end", [None, 20.0])
 def test_the_threshold_falls_from_task_to_task(
     a_end: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

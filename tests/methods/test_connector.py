@@ -89,6 +89,20 @@ def test_the_plastic_network_is_tied_to_the_previous_features(tmp_path: Path) ->
     assert 0 < moved[1] < moved[0] / 10
 
 
+def test_a_resumed_start_is_where_the_network_is(tmp_path: Path) -> None:
+    """Checkpoints are read into the processor's memory, wherever the run computes."""
+    setup = build("connector", tmp_path, **CONVNET)
+    method = setup.method
+    assert isinstance(method, Connector)
+    method.start_task(1)
+    saved = method.task_state()
+    method.lab.device = torch.device("meta")
+    method.load_task_state(saved)
+    assert method._start.keys() == saved["start"].keys()
+    assert {weight.device.type for weight in method._start.values()} == {"meta"}
+    setup.close()
+
+
 def test_an_answer_with_other_weights_leaves_the_module_alone() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout())
     old = weights_of(model)

@@ -29,7 +29,7 @@ from nscl.core.steered import Moments, Steered
 from nscl.data.tasks import Split
 from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
 from nscl.methods.bases import told
-from nscl.methods.former import Weights, answer, resting, weights_of
+from nscl.methods.former import Weights, answer, placed, resting, weights_of
 from nscl.methods.guarded import Guarded, through_head, unguarded
 from nscl.methods.null_spaces import combine, projector, threshold
 
@@ -199,7 +199,8 @@ class AdNS(Guarded):
 
     def load_epoch_state(self, state: Mapping[str, Any]) -> None:
         """Take the teacher back."""
-        self._teacher, self._recorded = dict(state["teacher"]), state["recorded"]
+        self._teacher = placed(state["teacher"], self.lab.device)
+        self._recorded = state["recorded"]
 
 
 def distillation(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 from nscl.errors import NsclWarning
 from nscl.methods.adam_nscl import AdamNSCL, AdamNSCLOptions
 from nscl.methods.base import Batch, Lab, Method, Outcome, Phase
-from nscl.methods.former import Weights, answer, weights_of
+from nscl.methods.former import Weights, answer, placed, weights_of
 
 PLASTIC, STABLE = Phase("plastic"), Phase("stable")
 
@@ -105,7 +105,7 @@ class Connector(AdamNSCL):
     def load_task_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
         super().load_task_state(state["memory"])
-        self._start = dict(state["start"])
+        self._start = placed(state["start"], self.lab.device)
 
     def epoch_state(self) -> dict[str, Any]:
         """The plastic network, while the stable one is trained."""

@@ -15,6 +15,11 @@ def weights_of(module: nn.Module) -> Weights:
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
 
+def placed(weights: Mapping[str, Tensor], device: torch.device) -> Weights:
+    """The same on a device: checkpoints are read into the processor's memory."""
+    return {name: value.to(device) for name, value in weights.items()}
+
+
 @contextmanager
 def resting(module: nn.Module) -> Iterator[None]:
     """Eval mode, and what was in training mode trains again afterwards."""
