@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from nscl.data.errors import CorruptDataError, DataError
-from nscl.data.files import FileSplit, decode_files
+from nscl.data.files import FileSplit, decode_files, joined
 from nscl.data.readers.pictures import decode_picture
+from nscl.data.tasks import Split
 
 
 @pytest.fixture
@@ -47,3 +48,13 @@ def test_a_broken_picture_is_named(split: FileSplit) -> None:
     split.files[3].write_bytes(b"no picture")
     with pytest.raises(CorruptDataError, match=split.files[3].name):
         decode_files(split.files, (8, 8))
+
+
+def test_splits_of_files_are_joined_without_decoding(split: FileSplit) -> None:
+    labels = torch.arange(2 * len(split))
+    both = joined([split, split], labels)
+    assert isinstance(both, FileSplit)
+    assert both.labels.equal(labels)
+    assert both.gather(labels[len(split) :]).equal(split.gather(labels[: len(split)]))
+    loaded = Split(split.gather(labels[: len(split)]), split.labels)
+    assert joined([loaded, loaded], labels).images.equal(both.gather(labels))

@@ -53,9 +53,12 @@ def test_every_method_learns_from_class_folders(
     assert 0 <= result.acc <= 100
 
 
-def test_pictures_decoded_while_training_give_the_same_run(pictures: Path, tmp_path: Path) -> None:
-    whole = nscl.run(folder_config(pictures, tmp_path))
-    lazy = nscl.run(folder_config(pictures, tmp_path, data={"max_bytes": 0}))
+@pytest.mark.parametrize("method", ["finetune", "joint"])
+def test_pictures_decoded_while_training_give_the_same_run(
+    method: str, pictures: Path, tmp_path: Path
+) -> None:
+    whole = nscl.run(folder_config(pictures, tmp_path, method=method))
+    lazy = nscl.run(folder_config(pictures, tmp_path, method=method, data={"max_bytes": 0}))
     assert lazy.accuracy == whole.accuracy
     assert lazy.directory != whole.directory
 

@@ -99,6 +99,15 @@ class FileSplit(Split):
             yield images
 
 
+def joined(splits: Sequence[Split], labels: Tensor) -> Split:
+    """Return splits of one stream as one, under other labels; pictures in files stay there."""
+    lazy = [split for split in splits if isinstance(split, FileSplit)]
+    if lazy and len(lazy) == len(splits):
+        files = [file for split in lazy for file in split.files]
+        return FileSplit(files, labels, size=lazy[0].size)
+    return Split(torch.cat([split.images for split in splits]), labels)
+
+
 class _Chunks(Dataset["Tensor | DataError"]):
     """Item i is the i-th batch, decoded in one thread; an error travels as a value, not a trace."""
 

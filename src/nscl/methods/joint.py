@@ -5,6 +5,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 
+from nscl.data.files import joined
 from nscl.data.tasks import Split
 from nscl.methods.base import Batch, Lab, Method, Options, Outcome, Phase
 from nscl.methods.old_heads import LearningHeads
@@ -43,7 +44,7 @@ class Joint(Method):
         """Everything up to this task."""
         splits = [self.lab.stream[i].train for i in range(task + 1)]
         labels = [s.labels + self._offset(i) for i, s in enumerate(splits)]
-        return Split(torch.cat([s.images for s in splits]), torch.cat(labels))
+        return joined(splits, torch.cat(labels))
 
     def state_bytes(self) -> int:
         """The images of all tasks but the last: what it would not have without keeping data."""
