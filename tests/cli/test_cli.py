@@ -70,6 +70,11 @@ def test_resume_begins_no_other_run(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("run", "split-digit-5"), "did you mean 'split-digits-5'?"),
         (("run", "split-digits-5", "--optim.lrr", "1"), "Did you mean --optim.lr?"),
         (("run", "split-digits-5", "--method.b", "1"), "there is no option 'method.b'"),
+        (
+            ("run", "split-digits-5", "--method.stats-augment", "so"),
+            "'method.stats_augment': input",
+        ),
+        (("run", "split-digits-5", "--method.stats-augment=a-b"), "boolean, unable to interpret"),
         (("run", "split-digits-5", "--data.tasks", "3"), "choose a number of tasks from 1, 2, 5"),
         (("run", "split-digits-5", "--optim.lr", "1e30"), "lower the learning rate"),
         (("run", "split-cifar100-10", "--data-dir", "empty"), "nscl data fetch split-cifar100-10"),

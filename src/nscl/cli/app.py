@@ -71,8 +71,14 @@ def call(argv: Sequence[str]) -> int:
 
 
 def _method_option(token: str) -> str:
-    """``--method.a`` is an option of the method; ``--method`` alone is its name."""
-    return token.replace(METHOD, OPTIONS, 1) if token.startswith(METHOD) else token
+    """``--method.a`` is an option of the method; ``--method`` alone is its name.
+
+    Like all other options these may be typed with hyphens.
+    """
+    if not token.startswith(METHOD):
+        return token
+    name, *value = token.removeprefix(METHOD).split("=", 1)
+    return "=".join([OPTIONS + name.replace("-", "_"), *value])
 
 
 def _no_method_options(command: str, typed: str) -> str:
