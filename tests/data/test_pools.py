@@ -1,5 +1,6 @@
 import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,21 @@ def test_a_folder_of_the_benchmarks_own_pictures(
     with pytest.raises(DataError, match="12 of 12 images are the stream's own"):
         open_pool(copies, like=tiny, data_dir=where)
     assert len(open_pool(copies, like=digits)) == 12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pool_of_one_picture_tells_whether_the_folder_can_be_had(
+    seed: int, tiny_tree: Path, tmp_path: Path, make_picture: Callable[..., None]
+) -> None:
+    """Methods ask for one before a run begins: what is wrong must not wait for the first task."""
+    tiny = open_stream("split-tinyimagenet-25", tasks=3, data_dir=tiny_tree.parent)
+    mixed = tmp_path / "mixed"
+    for number in range(40):
+        make_picture(mixed / f"{number}.png", 5000 + number)
+    assert len(open_pool(f"folder:{mixed}", like=tiny, size=1, seed=seed)) == 1
+    shutil.copy(tiny_tree / "train" / "n01" / "images" / "n01_0.JPEG", mixed)
+    with pytest.raises(DataError, match="1 of 41 images are the stream's own"):
+        open_pool(f"folder:{mixed}", like=tiny, size=1, seed=seed)
 
 
 def test_mistakes_are_named(digits: TaskStream, tmp_path: Path) -> None:

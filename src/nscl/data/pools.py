@@ -107,7 +107,8 @@ def _some(
     """Draw and adapt images; those of another data set of the catalogue need no look at them."""
     foreign = bool(_dataset_of(like.name))
     rows = torch.randperm(len(images), generator=generator)
-    # A pool of one image is asked for to see whether it can be had: that, too, must be seen then.
+    # A pool of one image is asked for to see whether it can be had: that, too, must be seen then,
+    # not when a run has trained for hours.
     rows = rows[: count if foreign else max(count, LOOKED_FOR)]
     drawn = adapt(torch.from_numpy(images[rows.numpy()]), like.image_shape)
     if not foreign:
@@ -164,12 +165,12 @@ def _folder_pool(
     own = _place_of(dataset, data_dir) if (dataset := _dataset_of(like.name)) else None
     if lies_in_stream(path, like.name) or (own and same_place(path, own)):
         raise _same(spec, like, "same pictures")
-    rows = torch.randperm(len(files), generator=generator)[:size].tolist()
+    rows = torch.randperm(len(files), generator=generator)[: max(size, LOOKED_FOR)].tolist()
     channels, height, width = like.image_shape
     images = decode_files([files[row] for row in rows], (height, width))
     images = recolour(images, channels)
     _refuse_shared(images, spec, like)
-    return UnlabelledPool(_named(spec, like), images)
+    return UnlabelledPool(_named(spec, like), images[:size])
 
 
 def _named(source: str, like: TaskStream) -> str:
