@@ -36,7 +36,7 @@ class Optim(Part):
     lr: float = Field(1e-3, gt=0)  # backbone, first task
     later_lr: float | None = Field(None, gt=0)  # backbone, tasks after the first; None: lr
     head_lr: float | None = Field(None, gt=0)  # None: lr
-    norm_lr: float | None = Field(None, gt=0)  # None: the backbone's
+    norm_lr: float | None = Field(None, gt=0)  # None: lr, in later tasks too
     weight_decay: float = Field(0.0, ge=0)  # in the gradient (adam, sgd) or decoupled (adamw)
     momentum: float = Field(0.9, ge=0, lt=1)  # sgd
     epochs: int = Field(5, ge=1)
