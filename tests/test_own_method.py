@@ -163,3 +163,16 @@ def test_the_document_names_every_hook_and_nothing_else() -> None:
     assert listed == {name for name in hooks if not name.startswith("_")}
     for name in ("scenarios", "tuning", *Lab.__dataclass_fields__, "tasks"):
         assert f"`{name}" in text, name
+
+
+def test_what_it_stores_is_what_its_class_says(folder: Path) -> None:
+    mine = folder / "stayclose.py"
+    options = "    options_type = StayCloseOptions\n"
+    mine.write_text(code().replace(options, options + '    stores = "data"\n'))
+    status, _, errors = call(*run_command(tasks=1, epochs=1), "--quiet", cwd=folder)
+    assert status == 0, errors
+    assert result(folder)["stores"] == "data"
+    mine.write_text(mine.read_text().replace('"data"', '"all"'))
+    status, _, errors = call(*run_command(tasks=1, epochs=2), "--quiet", cwd=folder)
+    assert status == 2
+    assert "stores is 'all', but must be one of nothing, parameters, data" in errors

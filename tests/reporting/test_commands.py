@@ -40,6 +40,13 @@ def test_the_command_of_every_method_is_accepted(
     assert taken[0].label == "mine"
 
 
+def test_an_option_that_is_none_against_the_preset_is_said() -> None:
+    said = {"method": "ewc", "preset": "cpu", "options": {"samples": None}}
+    config = build_config("split-digits-5", said)
+    assert config.options["samples"] is None
+    assert "--method.samples none" in command(as_run(config))
+
+
 def as_run(config: RunConfig) -> Run:
     who = {"benchmark": config.benchmark, "method": config.method, "seed": config.seed}
     settings = json.loads(json.dumps(config.identity()))

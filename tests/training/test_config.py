@@ -112,3 +112,14 @@ def test_merging_keeps_what_was_not_said(base: dict[str, int], over: dict[str, i
     for key in {*base, *over}:
         said = over.get(key)
         assert merged.get(key) == (said if said is not None else base.get(key))
+
+
+@pytest.mark.parametrize("none", [None, "none"])
+def test_none_is_a_value_of_a_methods_options(none: str | None) -> None:
+    """Presets give numbers where the option's own words are "None: all"."""
+    said = {"method": "mas", "preset": "cpu"}
+    assert build_config("split-digits-5", said).options["samples"] == 1000
+    config = build_config("split-digits-5", {**said, "options": {"samples": none}})
+    assert config.options["samples"] is None
+    with pytest.raises(ConfigError, match=r"method\.strength"):
+        build_config("split-digits-5", {**said, "options": {"strength": none}})

@@ -21,16 +21,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from types import NoneType
+from typing import Any, ClassVar, Protocol, Self, get_args
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from nscl.data.batches import Batches
 from nscl.data.tasks import Split, TaskStream
+from nscl.methods.registry import Stores
 from nscl.models.heads import TaskModel
 
 
@@ -39,9 +41,22 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _none(cls, values: Any) -> Any:
+        """``none`` is how None is typed, in files too, where an option may be None."""
+        if not isinstance(values, Mapping):
+            return values
+        may = {name for name, field in cls.model_fields.items() if None in _kinds(field.annotation)}
+        return {k: None if v == "none" and k in may else v for k, v in values.items()}
+
     def settled(self, benchmark: str, data_dir: Path | None) -> Self:
         """What depends on the disk, written out: asked before the run has its name."""
         return self
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    return {None if kind is NoneType else kind for kind in get_args(annotation)}
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,8 @@ class Method:
     scenarios: ClassVar[tuple[str, ...]] = ("task", "domain")
     #: The one or two options that set the method's strength, and the values `nscl tune` tries.
     tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    #: What a method of one's own keeps of old tasks; the registry says it of those listed there.
+    stores: ClassVar[Stores] = "parameters"
 
     def __init__(self, lab: Lab, options: Options) -> None:
         self.lab = lab

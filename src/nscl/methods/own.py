@@ -4,9 +4,11 @@ import importlib
 import pkgutil
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 from nscl.errors import NsclError
 from nscl.methods.base import Method
+from nscl.methods.registry import Stores
 from nscl.models.wording import did_you_mean, one_line
 
 
@@ -31,6 +33,11 @@ def import_method(target: str) -> type[Method]:
             "nscl.methods.Method"
         )
     method: type[Method] = found
+    if method.stores not in get_args(Stores):
+        raise NsclError(
+            f"{attribute} in {_place(module)}: stores is {method.stores!r}, but must be one of "
+            f"{', '.join(get_args(Stores))}"
+        )
     return method
 
 

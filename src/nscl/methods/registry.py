@@ -200,6 +200,11 @@ def method_info(name: str) -> MethodInfo:
     raise NsclError(f"there is no method {name!r}.{hint} Known: {', '.join(METHODS)}")
 
 
+def stores_of(name: str) -> Stores:
+    """What a method keeps of old tasks; one of somebody's own says it by its class."""
+    return METHODS[name].stores if name in METHODS else load_method(name).stores
+
+
 def load_method(name: str) -> "type[Method]":
     """Import a method's class."""
     from nscl.methods.own import import_method

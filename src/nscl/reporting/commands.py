@@ -14,7 +14,8 @@ _FIRST = ("benchmark", "method", "preset", "seed", "options")
 def command(run: Run) -> str:
     """Return the shell command; on the same versions it makes a run of the same name.
 
-    Settings that are null cannot be said and need not: they are null unless said.
+    Settings that are null need not be said: they are null unless said. A method's options may have
+    another value in the preset, so there null is said: ``none``.
     """
     config = run.config
     words = ["nscl", "run", run.benchmark, "--method", run.method]
@@ -31,8 +32,7 @@ def _method_options(options: Mapping[str, Any]) -> list[str]:
     """Options of a method one by one; all in one object if any is no single value."""
     if any(isinstance(value, list | Mapping) for value in options.values()):
         return ["--options", json.dumps(options)]
-    said = {name: value for name, value in options.items() if value is not None}
-    return [word for name, value in said.items() for word in (f"--method.{name}", _text(value))]
+    return [word for name, value in options.items() for word in (f"--method.{name}", _text(value))]
 
 
 def _option(name: str, value: Any) -> list[str]:
@@ -50,7 +50,7 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _place(environment: Mapping[str, Any]) -> list[str]:

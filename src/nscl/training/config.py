@@ -147,11 +147,16 @@ class RunConfig(Part):
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested dictionaries, the second one winning; None there means "not said"."""
+    """Nested dictionaries, the second one winning; None there means "not said".
+
+    But for a method's own options: nobody says one of those without meaning it.
+    """
     result = dict(base)
     for key, value in over.items():
-        if isinstance(value, Mapping):
-            below = result.get(key)
+        below = result.get(key)
+        if key == "options" and isinstance(value, Mapping):
+            result[key] = {**(below or {}), **value}
+        elif isinstance(value, Mapping):
             result[key] = merge(below if isinstance(below, Mapping) else {}, value)
         elif value is not None:
             result[key] = value

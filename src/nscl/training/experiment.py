@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from nscl.data.digest import digest
 from nscl.data.tasks import TaskStream
 from nscl.methods.base import Phase
-from nscl.methods.registry import method_info
+from nscl.methods.registry import stores_of
 from nscl.results import Result, RunDirectory, fingerprint, run_name
 from nscl.training.checkpoint import Place
 from nscl.training.config import RunConfig
@@ -291,7 +291,7 @@ class Experiment:
             peak_memory_bytes=_peak_memory(),
             state_bytes=self.method.state_bytes(),
             model_bytes=sum(p.nbytes for p in self.setup.model.parameters()),
-            stores=method_info(self.config.method).stores,
+            stores=stores_of(self.config.method),
             config=identity.config,
             environment=identity.environment,
             notes=self._notes(),
