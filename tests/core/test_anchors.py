@@ -263,6 +263,32 @@ def test_the_pull_is_the_paper_s_where_a_step_can_carry_it_out() -> None:
     assert anchor.gradient(here).tolist() == pytest.approx([0.2, 200.0, 0.0])
 
 
+class Unrated(torch.optim.Optimizer):
+    """Moves by a hundredth of the gradient, and says nothing of it."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.grad is not None:
+                parameter.sub_(parameter.grad, alpha=0.01)
+
+
+@pytest.mark.parametrize("defaults", [{}, {"lr": None}])
+def test_an_optimizer_without_a_rate_feels_the_whole_pull(defaults: dict[str, Any]) -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2)).double()
+    optimizer = Unrated(model.parameters(), defaults)
+    memory = nscl.Memory(model)
+    memory.protect(optimizer)
+    memory.remember([torch.randn(8, 4, dtype=torch.float64)])
+    with torch.no_grad():
+        model[1].weight += 0.1
+    model(torch.randn(8, 4, dtype=torch.float64)).square().sum().backward()
+    before, own = model[1].weight.detach().clone(), model[1].weight.grad.clone()
+    pull = memory._state.anchors["1.weight"].gradient(before)
+    optimizer.step()
+    assert torch.allclose(model[1].weight, before - 0.01 * (own + pull), rtol=1e-12)
+
+
 def test_a_gradient_that_is_not_finite_names_its_parameter_and_changes_nothing() -> None:
     class Rooted(nn.Module):
         def __init__(self) -> None:

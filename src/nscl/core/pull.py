@@ -47,7 +47,10 @@ class Pull:
             own = parameter.grad
             if own is not None:
                 group = groups[id(parameter)]
-                pull = anchor.gradient(local(parameter.detach()), rate=group["lr"])
+                rate = group.get("lr")  # some optimizers have none, or find their own: None
+                pull = anchor.gradient(
+                    local(parameter.detach()), rate=0.0 if rate is None else rate
+                )
                 pull = -pull if group.get("maximize") else pull
                 parameter.grad = own.clone()
                 lent = local(parameter.grad)
