@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import nscl
+from nscl.core import overlaps
 from nscl.core.inventory import take_inventory, unwrap
 from nscl.errors import NsclError, UnsupportedError
 from tests.core.memories import covariance, move, rows_seen, second_moment
@@ -139,6 +140,32 @@ def test_two_parameters_in_one_storage_cannot_be_protected() -> None:
         nscl.Memory(model)
     model[1].weight = nn.Parameter(model[0].weight.data.clone())
     assert nscl.Memory(model).tasks == 0
+
+
+def test_parameters_side_by_side_in_one_buffer_are_compared_with_their_neighbours_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(20)))
+    flat = nn.utils.parameters_to_vector(model.parameters())
+    nn.utils.vector_to_parameters(flat, model.parameters())
+    compared: list[Any] = []
+    monkeypatch.setattr(overlaps, "_overlap", lambda *pair: compared.append(pair) or False)
+    nscl.Memory(model)
+    assert compared == []  # not 40 · 39 / 2 of them, at every remember and report
+    model[7].weight.data = model[3].weight.data.T
+    nscl.Memory(model)
+    assert len(compared) == 1
+
+
+def test_a_buffer_may_hold_several_types() -> None:
+    raw = torch.zeros(96, dtype=torch.uint8)
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False).double())
+    model[0].weight.data = raw[:16].view(torch.float32).view(2, 2)
+    model[1].weight.data = raw[64:].view(torch.float64).view(2, 2)
+    nscl.Memory(model)
+    model[1].weight.data = raw[8:40].view(torch.float64).view(2, 2)
+    with pytest.raises(UnsupportedError, match="in the same memory"):
+        nscl.Memory(model)
 
 
 def test_a_tying_made_later_is_noticed() -> None:

@@ -1,6 +1,7 @@
 """Two parameters in one storage: a tying that an optimizer, and so a projection, cannot see."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,38 +17,60 @@ def reject_overlaps(parameters: Mapping[str, Tensor], excluded: Set[str]) -> Non
     by its own inputs, and moved by the other's updates. Parameters side by side in one flat buffer
     are fine.
     """
-    in_storage: dict[tuple[torch.device, int], list[str]] = {}
+    in_storage: dict[tuple[torch.device, int], list[_Place]] = {}
     for name, parameter in parameters.items():
         here = local(parameter.detach())
         if type(here) is Tensor and here.layout == torch.strided and here.numel():
             address = here.untyped_storage().data_ptr()
             if address:
-                in_storage.setdefault((here.device, address), []).append(name)
-    for names in in_storage.values():
-        for i, name in enumerate(names):
-            for other in names[:i]:
-                if not {name, other} <= excluded:
-                    _check_pair(other, name, parameters)
+                place = _Place(name, here, parameter.requires_grad, name in excluded)
+                in_storage.setdefault((here.device, address), []).append(place)
+    for places in in_storage.values():
+        for one, other in _meeting(places):
+            moves = one.moves or other.moves
+            left_free = one.is_excluded and other.is_excluded
+            if moves and not left_free and _overlap(one.tensor, other.tensor):
+                raise UnsupportedError(
+                    f"'{one.name}' and '{other.name}' are two parameters in the same memory (tied "
+                    "by .data), so a step of one moves the other behind its projection: tie them "
+                    "by giving both modules the same nn.Parameter, untie them, or "
+                    f"exclude=['{one.name}', '{other.name}']"
+                )
 
 
-def _check_pair(one: str, other: str, parameters: Mapping[str, Tensor]) -> None:
-    moves = any(parameters[name].requires_grad for name in (one, other))
-    if moves and _overlap(local(parameters[one].detach()), local(parameters[other].detach())):
-        raise UnsupportedError(
-            f"'{one}' and '{other}' are two parameters in the same memory (tied by .data), so a "
-            "step of one moves the other behind its projection: tie them by giving both modules "
-            f"the same nn.Parameter, untie them, or exclude=['{one}', '{other}']"
-        )
+@dataclass(frozen=True)
+class _Place:
+    """A parameter and the bytes of its storage that it spans."""
+
+    name: str
+    tensor: Tensor
+    moves: bool
+    is_excluded: bool
+
+    @property
+    def bytes(self) -> tuple[int, int]:
+        size = self.tensor.element_size()
+        start, stop = _range(self.tensor)
+        return start * size, stop * size
+
+
+def _meeting(places: Sequence[_Place]) -> Iterator[tuple[_Place, _Place]]:
+    """Pairs that span common bytes. Sorted, so that a flat buffer of many costs no square of it."""
+    spans = sorted(((*place.bytes, i) for i, place in enumerate(places)))
+    reaching: list[tuple[int, int, int]] = []
+    for start, stop, i in spans:
+        reaching = [span for span in reaching if span[1] > start]
+        for _, _, j in reaching:
+            yield places[min(i, j)], places[max(i, j)]
+        reaching.append((start, stop, i))
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors of one storage have an element in common."""
+    """Whether two tensors that span common bytes have an element in common."""
     if one.dtype != other.dtype:
         return True  # one buffer read in two ways
-    (a, b), (c, d) = _range(one), _range(other)
-    if b <= c or d <= a:
-        return False
     # Strided views may interleave without meeting: mark the elements themselves.
+    (a, b), (c, d) = _range(one), _range(other)
     start = min(a, c)
     marks = torch.zeros(max(b, d) - start, dtype=torch.bool)
     marks.as_strided(one.shape, one.stride(), a - start).fill_(True)
