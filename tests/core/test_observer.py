@@ -1,6 +1,6 @@
 """One pass leaves nothing behind, and overlooks no use of a weight."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import MethodType
 from typing import Any
@@ -107,6 +107,41 @@ def test_modes_come_back_one_by_one() -> None:
     assert model.training
 
 
+class Merging(nn.Module):
+    """A low-rank addition that eval mode writes into the frozen weight, as LoRA's own code does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.merged = nn.Linear(4, 4).requires_grad_(False), False
+        self.down, self.up = nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
+
+    def train(self, mode: bool = True) -> "Merging":
+        if self.merged is mode:
+            sign = -1 if mode else 1
+            self.base.weight.data += sign * self.up.weight.data @ self.down.weight.data
+        self.merged = not mode
+        return super().train(mode)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) if self.merged else self.base(x) + self.up(self.down(x))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_eval_mode_does_to_weights_is_undone(whole: bool) -> None:
+    model = nn.Sequential(Merging(), nn.Linear(4, 2)).double()
+    if not whole:
+        model.eval()
+        model[0].train()
+    x, base = torch.randn(5, 4).double(), model[0].base.weight.clone()
+    before = model(x)
+    nscl.Memory(model).remember([x])
+    assert model[0].training
+    assert not model[0].merged
+    assert model.training is whole
+    assert torch.allclose(model[0].base.weight, base, rtol=1e-12)
+    assert torch.allclose(model(x), before, rtol=1e-12)
+
+
 def test_the_pass_runs_in_eval_mode_with_full_precision() -> None:
     model, seen = network().train(), list[Any]()
     model.register_forward_hook(lambda m, *_: seen.append((m.training, m[3].training)))
@@ -180,6 +215,19 @@ def test_a_weight_used_outside_of_its_layer_is_an_error(use: Any) -> None:
         memory.remember([torch.randint(0, 5, (2, 3))])
     assert memory.tasks == 0
     nscl.Memory(model, exclude=["embed"]).remember([torch.randint(0, 5, (2, 3))])
+
+
+def test_what_cannot_be_protected_is_told_after_the_first_batch() -> None:
+    taken = []
+
+    def batches() -> Iterator[Tensor]:
+        for number in range(5):
+            taken.append(number)
+            yield torch.randint(0, 5, (2, 3))
+
+    with pytest.raises(UnsupportedError, match="outside of its own"):
+        nscl.Memory(Functional(USES["linear"])).remember(batches())
+    assert taken == [0]
 
 
 LOOKS: dict[str, Callable[[Functional, Tensor], Tensor]] = {
@@ -299,6 +347,15 @@ def test_a_forward_on_the_instance_that_wraps_its_own_is_fine(
     patch(model, wrapped)
     memory.remember([x], forward=run)
     assert same(remembered(memory), remembered(plain))
+
+
+def test_a_patched_layer_may_be_called_with_nothing() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), patch(nn.Linear(3, 2), wrapped))
+    memory = nscl.Memory(model)
+    memory.remember(
+        [torch.randn(5, 4)], forward=lambda m, x: torch.cat([m(x), m[1](torch.randn(0, 3))])
+    )
+    assert rows_seen(memory, "1") == 5
 
 
 def test_a_convolution_patched_inside_is_noticed() -> None:

@@ -164,5 +164,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
         torch.set_float32_matmul_precision(precision)
+        # By train(), where a module may do more than set a flag: LoRA merges its weights for eval.
+        for module, training in modes:
+            if module.training != training:
+                module.train(training)
         for module, training in modes:
             module.training = training

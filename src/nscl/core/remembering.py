@@ -105,6 +105,7 @@ class Pass:
             self.in_forward = False
             if self._problem is None:
                 try:
+                    witness.testify()  # now: the whole of the data may take hours
                     with witness.looking_away():
                         self._add_fisher(output, batch, loss)
                 except Exception as problem:
