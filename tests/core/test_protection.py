@@ -184,6 +184,41 @@ def test_one_optimizer_has_one_memory() -> None:
     assert other.protect(scene.optimizer).active
 
 
+@pytest.mark.parametrize("acts_on", ["step", "displacement"])
+def test_two_models_of_one_optimizer_have_a_memory_each(acts_on: Any) -> None:
+    """An encoder and a decoder, trained together but remembered apart."""
+    encoder, decoder = nn.Linear(6, 4).double(), nn.Linear(4, 6).double()
+    optimizer = sgd([*encoder.parameters(), *decoder.parameters()])
+    old = torch.randn(2, 6).double()
+    for model, seen in ((encoder, old), (decoder, encoder(old).detach())):
+        memory = nscl.Memory(model, rule=EXACT, acts_on=acts_on)
+        memory.protect(optimizer)
+        memory.remember([seen])
+    before = decoder(encoder(old)).detach()
+
+    def backward() -> float:
+        optimizer.zero_grad()
+        loss = decoder(encoder(torch.randn(8, 6).double())).square().mean()
+        loss.backward()
+        return float(loss.detach())
+
+    backward()
+    optimizer.step()
+    optimizer.step(backward)
+    assert torch.allclose(decoder(encoder(old)), before, atol=1e-12)
+    with pytest.raises(ProtectionError, match="another memory"):
+        nscl.Memory(nn.ModuleList([encoder, decoder])).protect(optimizer)
+    with pytest.raises(ProtectionError, match="protected already"):
+        memory.protect(optimizer)
+
+
+def test_optimizers_that_are_gone_leave_nothing_behind() -> None:
+    scene = guard()
+    for _ in range(3):  # a new one for each epoch, say
+        scene.memory.protect(sgd(scene.model.parameters()))
+    assert len(scene.memory._protections) == 2
+
+
 def test_a_guard_that_is_gone_is_in_nobodys_way() -> None:
     scene = guard()
     scene.optimizer._optimizer_step_pre_hooks.clear()  # as torch drops them from a copy

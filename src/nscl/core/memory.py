@@ -122,7 +122,8 @@ class Memory:
         check_holds(inner, self._parameters())
         self._hold_statistics()
         protection = Protection(self, inner)
-        self._protections.append(protection)
+        # Without those whose optimizer is gone: each keeps a plan, with bases, on the device.
+        self._protections = [*(p for p in self._protections if p.active), protection]
         return protection
 
     def remember(

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 Hooked = tuple[tuple[Any, ...], dict[str, Any]]
 
-# Who guards an optimizer is known to all memories: two projections one after the other hold
-# neither. An entry ends with its optimizer, and keeps nothing alive itself.
-_GUARDS = weakref.WeakKeyDictionary[Optimizer, "weakref.ref[Protection]"]()
+# Who guards an optimizer is known to all memories: two projections of one parameter, one after the
+# other, hold neither. An entry ends with its optimizer, and keeps nothing alive itself.
+_GUARDS = weakref.WeakKeyDictionary[Optimizer, "weakref.WeakSet[Protection]"]()
 
 
 class Protection:
@@ -49,7 +49,7 @@ class Protection:
             optimizer.register_step_pre_hook(before),
             optimizer.register_step_post_hook(after),
         ]
-        _GUARDS[optimizer] = weakref.ref(self)
+        _GUARDS.setdefault(optimizer, weakref.WeakSet()).add(self)
 
     def __enter__(self) -> Self:
         return self
@@ -231,19 +231,24 @@ def inner_optimizer(optimizer: object) -> Optimizer:
 
 
 def check_unguarded(optimizer: Optimizer, memory: "Memory") -> None:
-    """One guard is enough; a second memory's projection would undo the first one's."""
-    kind = type(optimizer).__name__
-    known = _GUARDS.get(optimizer)
-    guard = known() if known is not None else None
-    if guard is None or not guard.guards(optimizer):
-        return
-    if guard.memory is memory:
-        raise ProtectionError(f"this {kind} is protected already; once is enough for all tasks")
-    raise ProtectionError(
-        f"this {kind} is protected by another memory already ({guard.memory!r}), and two "
-        "projections one after the other hold neither: call remove() on the Protection that its "
-        "protect() returned, make an optimizer of its own, or merge the two memories"
-    )
+    """One guard is enough; a second memory of the same model would undo the first one's projection.
+
+    Memories of models without a common parameter, say an encoder and a decoder that one optimizer
+    trains, do not meet.
+    """
+    kind, mine = type(optimizer).__name__, {id(p) for p in memory.model.parameters()}
+    for guard in list(_GUARDS.get(optimizer, ())):
+        if not guard.guards(optimizer):
+            continue
+        if guard.memory is memory:
+            raise ProtectionError(f"this {kind} is protected already; once is enough for all tasks")
+        if any(id(p) in mine for p in guard.memory.model.parameters()):
+            raise ProtectionError(
+                f"this {kind} is protected by another memory already ({guard.memory!r}), and two "
+                "projections one after the other hold neither: call remove() on the Protection "
+                "that its protect() returned, make an optimizer of its own, or merge the two "
+                "memories"
+            )
 
 
 def check_holds(optimizer: Optimizer, parameters: Mapping[str, Tensor]) -> None:
