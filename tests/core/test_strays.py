@@ -151,6 +151,66 @@ def test_loading_into_other_weights_is_warned_about(tmp_path: Path, options: Any
     assert loaded.tasks == 1
 
 
+def trained_far(rule: Any, acts_on: Any) -> tuple[Scene, float]:
+    """Far more room than data: weights end further from the old ones than those are long."""
+    model = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 20))
+    scene = guard(
+        lambda p: torch.optim.Adam(p, 0.02), model=model, old=torch.randn(3, 20), rule=rule,
+        acts_on=acts_on,
+    )  # fmt: skip
+    old, x, y = model[0].weight.detach().clone(), torch.randn(16, 20), torch.randn(16, 20)
+    for _ in range(60):
+        scene.optimizer.zero_grad()
+        (model(x) - 3 * y).square().mean().backward()
+        scene.optimizer.step()
+    return scene, float((model[0].weight.detach() - old).norm() / old.norm())
+
+
+@pytest.mark.parametrize("acts_on", ["step", "displacement"])
+@pytest.mark.parametrize("rule", [nscl.Ridge(), nscl.Ratio(1e9)], ids=["soft", "all free"])
+def test_weights_that_were_trained_far_are_no_others(
+    tmp_path: Path, rule: Any, acts_on: Any
+) -> None:
+    scene, distance = trained_far(rule, acts_on)
+    assert distance > 1
+    scene.memory.save(tmp_path / "m")
+    nscl.Memory.load(tmp_path / "m", copy.deepcopy(scene.model))
+    scene.protection.remove()
+    optimizer = sgd(scene.model.parameters())
+    scene.memory.protect(optimizer)  # a second phase of the same task
+    step(scene.model, optimizer, scene.old)
+    with pytest.warns(nscl.NsclWarning, match="other weights than the model has in 0, 2"):
+        nscl.Memory.load(tmp_path / "m", other_model(scene))
+
+
+def test_the_rounding_of_steps_before_a_memory_was_saved_is_no_stray(tmp_path: Path) -> None:
+    """Small steps in one free direction of many: rounding is a good part of what has moved."""
+    adam, old = (lambda p: torch.optim.Adam(p, 1e-7)), torch.randn(40, 40)
+    scene = guard(adam, model=nn.Linear(40, 40), old=old, rule=nscl.Tolerance(1e-6))
+    step(scene.model, scene.optimizer, old, 200)
+    scene.memory.save(tmp_path / "m")
+    nscl.Memory.load(tmp_path / "m", scene.model)
+    resumed = nscl.Memory(scene.model, rule=nscl.Tolerance(1e-6))
+    resumed.load_state_dict(scene.memory.state_dict())
+    scene.protection.remove()
+    resumed.protect(scene.optimizer)
+    step(scene.model, scene.optimizer, old)
+    resumed.remember([old])
+
+
+def test_a_model_that_was_cut_to_half_precision_leaves_no_trace(tmp_path: Path) -> None:
+    plain, old = (lambda p: torch.optim.SGD(p, 0.1)), torch.randn(8, 6)
+    scene = guard(plain, model=mlp().float(), old=old, rule=nscl.Energy(0.05))
+    scene.model.to(torch.bfloat16)
+    x = new_data(old).bfloat16()
+    for _ in range(300):
+        scene.optimizer.zero_grad()
+        scene.model(x).square().mean().backward()
+        scene.optimizer.step()
+    scene.memory.save(tmp_path / "m")
+    nscl.Memory.load(tmp_path / "m", scene.model)
+
+
 @pytest.mark.parametrize("rule", [EXACT, nscl.Ridge()])
 def test_a_new_layer_under_an_old_name_is_told_before_it_is_pulled(rule: Any) -> None:
     scene = guard(rule=rule, acts_on="displacement")

@@ -35,12 +35,13 @@ from nscl.core.rules import Ratio, Rule, rule_to_dict
 from nscl.core.shards import reshard
 from nscl.core.state import State, check_model, check_weights, combine, extend
 from nscl.core.strays import (
-    far_away,
+    UNKNOWN,
     strayed,
     told_other_weights,
     told_strayed,
     told_unguarded,
     unguarded,
+    unrelated,
 )
 from nscl.errors import NsclWarning, UnsupportedError
 
@@ -233,6 +234,7 @@ class Memory:
         loaded = storage.from_parts(state.get("metadata"), state.get("tensors", {}))
         check_model(loaded, self._inventory())
         self._replace(loaded)
+        self._steps = UNKNOWN
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file to ship beside the model."""
@@ -249,6 +251,7 @@ class Memory:
         memory = cls(model, **storage.read_options(metadata))
         check_model(state, memory._inventory())
         memory._replace(state)
+        memory._steps = UNKNOWN
         memory._tell_other_weights(memory._parameters())
         return memory
 
@@ -343,7 +346,7 @@ class Memory:
         return (*told_unguarded(alone), *told_strayed(gone))
 
     def _tell_other_weights(self, parameters: Mapping[str, Tensor]) -> None:
-        names = [*self._strayed(parameters), *far_away(self._state, parameters)]
+        names = [*self._strayed(parameters), *unrelated(self._state, parameters, steps=self._steps)]
         for message in told_other_weights(names, pulls=self.acts_on == "displacement"):
             warnings.warn(message, NsclWarning, stacklevel=3)
 
