@@ -1,4 +1,7 @@
-"""Frozen backbone: after the first task only heads are trained. Nothing is forgotten."""
+"""Frozen backbone: after the first task only heads are trained.
+
+With a head per task nothing is forgotten; the one head of a domain stream goes on learning.
+"""
 
 from typing import Any
 
@@ -7,7 +10,7 @@ from nscl.methods.former import resting
 
 
 class Frozen(Method):
-    """The stability reference: BWT is 0, plasticity is what a linear head has."""
+    """The stability reference: BWT 0 with a head per task, the plasticity of a linear head."""
 
     def parameter_groups(self, task: int) -> list[dict[str, Any]]:
         """All parameters on the first task, then the head only."""
