@@ -83,6 +83,32 @@ def test_the_table_is_the_mean_and_sample_deviation_over_seeds(tmp_path: Path) -
     assert footnotes([plain]) == []
 
 
+def test_the_table_folds_no_figure_on_a_narrow_screen(tmp_path: Path) -> None:
+    for label in ("instaparam", "Ratio 30, float32 and literal"):
+        jobs = [job(tmp_path / label, label, seed=s) for s in range(2)]
+        for i, made in enumerate(jobs):
+            finish(made, [[90.0], [80.0 + 4 * i, 70.0]], 65.0 + i)
+        console = Console(file=io.StringIO(), width=80)
+        rows = summarise(jobs)
+        told = {label: {"acc": 76.5, "bwt": -8.25}}
+        console.print(table(rows, width=80))
+        console.print(table(rows, expected=told, width=80))
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert len(lines) == 4
+        assert all(len(line) <= 80 for line in lines)
+        assert all(f"{label} " in line and "76.00 ± 1.41" in line for line in lines[1::2])
+        assert "-8.00 ± 2.83" in lines[1]
+        assert "…" not in "".join(lines)
+
+
+def test_brackets_in_a_plans_names_are_no_markup(tmp_path: Path) -> None:
+    made = job(tmp_path, "Ratio [a=30], [bold]")
+    finish(made, [[50.0]], 2.0)
+    console = Console(file=io.StringIO(), width=160)
+    console.print(table(summarise([made])))
+    assert "Ratio [a=30], [bold] " in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_lines_and_json_tell_the_same_story(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

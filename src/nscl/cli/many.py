@@ -129,9 +129,10 @@ def run_all(
     if json:
         print(jsonlib.dumps({"kind": "table", "rows": [row.to_dict() for row in rows]}))
     elif rows:
-        console.print(table(rows, expected=expected))
+        width = console.width if console.is_terminal else None
+        console.print(table(rows, expected=expected, width=width))
         for note in footnotes(rows):
-            console.print(note, highlight=False)
+            console.print(note, markup=False)
     complain(outcome, board)
     return outcome.exit_code
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from nscl.engines.job import Job
 from nscl.metrics import Summary, summary
@@ -12,6 +13,8 @@ from nscl.results import Result, by_remark, remarks
 
 FIGURES = ("acc", "bwt", "forgetting", "learning_accuracy", "seconds")
 HEADS = ("ACC %", "BWT", "forgetting", "learning acc. %", "seconds")
+EXPENDABLE = ("seconds", "learning acc. %", "forgetting", "expected")  # the first goes first
+GAP = 2  # between columns
 KEEPS_DATA = "*"
 FOOTNOTE = "* keeps old data"
 
@@ -57,18 +60,50 @@ def footnotes(rows: Sequence[Row]) -> list[str]:
     return star + by_remark((row.label, row.remarks) for row in rows)
 
 
-def table(rows: Sequence[Row], *, expected: Mapping[str, Mapping[str, Any]] | None = None) -> Table:
-    """The rows as a table; with expected figures beside the measured ones where there are any."""
+def table(
+    rows: Sequence[Row],
+    *,
+    expected: Mapping[str, Mapping[str, Any]] | None = None,
+    width: int | None = None,
+) -> Table:
+    """The rows as a table; with expected figures beside the measured ones where there are any.
+
+    Of a screen's ``width`` the figures that matter least are left out, rather than folded.
+    """
+    columns = fitted(_columns(rows, expected or {}), width)
     view = Table(box=None, pad_edge=False)
-    view.add_column("", no_wrap=True)
-    for head in (*HEADS, *(("expected",) if expected else ()), "seeds"):
-        view.add_column(head, justify="right")
-    for row in rows:
-        name = row.label + (KEEPS_DATA if row.keeps_data else "")
-        cells = [_cell(row.figures[f], signed=f == "bwt", whole=f == "seconds") for f in FIGURES]
-        cells += [_expected(expected.get(row.label, {}))] if expected else []
-        view.add_row(name, *cells, str(len(row.seeds)))
+    for head in columns:
+        view.add_column(head, justify="right" if head else "left", no_wrap=True)
+    for cells in zip(*columns.values(), strict=True):
+        view.add_row(*map(Text, cells))  # as texts: "[a=30]" in a name of a plan is no markup
     return view
+
+
+def _columns(
+    rows: Sequence[Row], expected: Mapping[str, Mapping[str, Any]]
+) -> dict[str, list[str]]:
+    columns = {"": [row.label + (KEEPS_DATA if row.keeps_data else "") for row in rows]}
+    for name, head in zip(FIGURES, HEADS, strict=True):
+        whole = {"signed": name == "bwt", "whole": name == "seconds"}
+        columns[head] = [_cell(row.figures[name], **whole) for row in rows]
+    if expected:
+        columns["expected"] = [_expected(expected.get(row.label, {})) for row in rows]
+    return {**columns, "seeds": [str(len(row.seeds)) for row in rows]}
+
+
+def fitted(columns: Mapping[str, list[str]], width: int | None) -> dict[str, list[str]]:
+    """The columns that have room side by side.
+
+    >>> [*fitted({"": ["gem"], "ACC %": ["97.40 ± 0.20"], "seconds": ["12.50 ± 0.31"]}, 20)]
+    ['', 'ACC %']
+    """
+    shown = dict(columns)
+    for head in EXPENDABLE:
+        needed = sum(max(map(len, (head, *cells))) + GAP for head, cells in shown.items()) - GAP
+        if width is None or needed <= width:
+            break
+        shown.pop(head, None)
+    return shown
 
 
 def _cell(value: Summary, *, signed: bool, whole: bool) -> str:
