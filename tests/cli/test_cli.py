@@ -174,6 +174,14 @@ def test_doctor_and_data(tmp_path: Path) -> None:
     assert "embedded" in output
 
 
+def test_doctor_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nscl.cli.doctor_command._version", lambda name: "")
+    assert call(["doctor"]) == 0
+    assert "missing: pip install 'nscl[lab]'" in capsys.readouterr().out
+
+
 def test_a_terminal_gets_a_live_picture(tmp_path: Path) -> None:
     leader, follower = pty.openpty()
     process = subprocess.Popen(

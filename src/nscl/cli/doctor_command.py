@@ -20,7 +20,7 @@ def doctor() -> int:
 
     table = Table(box=None, pad_edge=False, show_header=False)
     for name in NEEDED:
-        table.add_row(name, _version(name) or "[red]missing[/]: pip install 'nscl[lab]'")
+        table.add_row(name, _version(name) or r"[red]missing[/]: pip install 'nscl\[lab]'")
     table.add_row("devices", ", ".join(_devices()))
     table.add_row("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
     for entry in list_benchmarks():
