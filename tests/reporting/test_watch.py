@@ -78,6 +78,11 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     by_pattern = nscl("watch", "runs/split*", "later", cwd=tmp_path)
     assert by_pattern.stdout
     assert by_pattern.stdout.readline().startswith("waiting for later, not there yet")
+    make_run(tmp_path / "later", tasks=1)
+    address = by_pattern.stdout.readline().split("/")[2]
+    _, before = get(address, "/version")
+    make_run(tmp_path / "runs", seed=1, tasks=1)
+    assert get(address, "/version")[1] != before
     for ended in (process, by_pattern):
         ended.send_signal(signal.SIGINT)
         output, errors = ended.communicate(timeout=30)

@@ -12,6 +12,7 @@ from nscl.reporting.errors import ReportError
 from nscl.reporting.gather import gather
 from nscl.reporting.page import render
 from nscl.reporting.series import sections
+from nscl.results import find_runs
 
 HOST = "127.0.0.1"
 
@@ -71,7 +72,12 @@ _READ = ("config.json", "metrics.jsonl", "spectra.npz", "result.json")
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    return sorted(file for name in _READ for file in path.rglob(name))
+    if path.is_dir():
+        return sorted(file for name in _READ for file in path.rglob(name))
+    # A pattern: what fits it now.
+    found = find_runs([path])
+    places = [*(run.path for run in found.runs), *(place for place, _ in found.skipped)]
+    return [file for place in places if place.exists() for file in _files(place)]
 
 
 class _Handler(BaseHTTPRequestHandler):
