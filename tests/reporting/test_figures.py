@@ -1,12 +1,15 @@
 """Nothing in a figure is cut off or too small to read, however long names and streams are."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from nscl.metrics import AccuracyMatrix
 from nscl.reporting import LeftOut, Section, gather, sections
 from nscl.reporting.figures import draw, plans, styled
 from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
@@ -168,6 +171,49 @@ def test_residual_energies_have_numbers_and_decades(tmp_path: Path) -> None:
     assert colours[1, 0] == 1
     assert 0.1 < colours[0, 0] < 1  # linear, it would have the colour of nothing
     assert colours[2, 0] == 0
+
+
+def test_what_rounding_leaves_of_zero_stretches_no_scale(tmp_path: Path) -> None:
+    layers = {"some": 9, "fewer": 9, "tiny": 5, "rounded": 4}
+    run = make_run(tmp_path, "sgp", tasks=2, layers=layers)
+    found = spectra_file.read(run.spectra_path)
+    for by_layer in found.values():
+        for name, weight in zip(layers, (0.2, 0.01, 1e-10, 4e-18), strict=True):
+            by_layer[name]["weights"][:] = weight
+    spectra_file.write(run.spectra_path, found)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        residual, free = (layer_map(section.series[0], what) for what in ("share", "free"))
+    image = residual.axes[0].images[0]
+    assert image.get_clim() == (pytest.approx(0.01), pytest.approx(0.2))
+    assert [text.get_text() for text in residual.axes[0].texts[::2]] == [
+        "0.20", "0.01", "1e-10", "0.00"
+    ]  # fmt: skip
+    assert free.axes[0].texts[-1].get_text() == "0.00"
+
+
+def test_matrices_of_unfinished_runs_have_cells_like_the_others(tmp_path: Path) -> None:
+    make_run(tmp_path, "ewc", tasks=5)
+    make_run(tmp_path, "lwf", tasks=2, finished=False)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        whole, part, _ = accuracy_matrix(section).axes
+    assert whole.get_xlim() == part.get_xlim()
+    assert [len(ax.texts) for ax in (whole, part)] == [15, 3]
+
+
+def test_bwt_has_round_numbers_on_its_axis(tmp_path: Path) -> None:
+    """From -37.6 to 5.7, as measured; eights would be the nearest to six steps."""
+    for method, end in (("finetune", 16.4), ("joint", 59.7)):
+        run = make_run(tmp_path, method, tasks=2)
+        told = replace(run.result(), accuracy=AccuracyMatrix([[54.0], [end, 60.0]]))
+        run.result_path.unlink()
+        run.write_result(told)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        figure = laid_out(acc_bwt(section))
+    steps = {round(b - a, 6) for a, b in pairwise(figure.axes[0].get_xticks())}
+    assert steps == {10.0}
 
 
 @pytest.mark.parametrize("room", [0.4, 1.0, 3.0])

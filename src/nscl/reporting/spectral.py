@@ -11,6 +11,7 @@ from nscl.reporting.series import Series
 
 Array = NDArray[np.float64]
 FREE = 0.5  # a soft weight above this counts as freed where a picture must choose
+ROUNDING = 1e-12  # shares and weights below are what rounding leaves of zero
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,14 @@ class Spectrum:
     def share(self) -> float:
         """The paper's R: energy of old inputs in the freed directions, relative to all of it."""
         total = float(self.values.sum())
-        return float((self.weights * self.values).sum()) / total if total > 0 else 0.0
+        share = float((self.weights * self.values).sum()) / total if total > 0 else 0.0
+        return share if share > ROUNDING else 0.0
 
     @property
     def free(self) -> float:
         """Number of free directions; soft weights count as the part that they free."""
-        return float(self.weights.sum())
+        free = float(self.weights.sum())
+        return free if free > ROUNDING else 0.0
 
 
 Layers = dict[str, Spectrum]

@@ -77,7 +77,7 @@ def acc_bwt(section: Section) -> Figure:
                 markerfacecolor="white" if series.stores == "data" else ink.colour,
             )  # fmt: skip
     ax.axvline(0, color="#767676", linewidth=0.6)
-    ax.xaxis.set_major_locator(MaxNLocator(6))
+    ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     ax.set_xlabel("BWT (points); open markers keep old data")
     ax.set_ylabel("ACC (%)")
     legend(figure, ax)

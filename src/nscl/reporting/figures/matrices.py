@@ -32,9 +32,8 @@ def accuracy_matrix(section: Section) -> Figure:
     matrices = [views.mean_matrix(series) for series in shown]
     values = [value for rows in matrices for row in rows for value in row]
     low, high = math.floor(min(values)), max(math.ceil(max(values)), math.floor(min(values)) + 1)
-    image = None
+    image, size = None, max(map(len, matrices))  # of all: cells of one size, tasks at one place
     for ax, series, rows in zip(axes, shown, matrices, strict=True):
-        size = len(rows)
         grid = np.full((size, size), np.nan)
         for i, row in enumerate(rows):
             grid[i, : len(row)] = row
@@ -81,12 +80,13 @@ def layer_map(series: Series, what: str) -> Figure:
 def _logarithmic(values: Array) -> LogNorm:
     """From the smallest share to the largest, one decade at least and eight at most.
 
-    On a linear scale one layer with R = 1 would leave all others in one colour.
+    On a linear scale one layer with R = 1 would leave all others in one colour; and so would one
+    with next to nothing on a scale that reaches down to it.
     """
     known = values[np.isfinite(values) & (values > 0)]
     high = float(known.max()) if known.size else 1.0
-    low = float(known.min()) if known.size else 0.1
-    return LogNorm(min(max(low, high * 1e-8), high / 10), high, clip=True)
+    low = float(known[known >= high * 1e-8].min()) if known.size else 0.1
+    return LogNorm(min(low, high / 10), high, clip=True)
 
 
 def _image(ax: Axes, grid: Array, norm: Normalize, *, square: bool = True) -> AxesImage:
