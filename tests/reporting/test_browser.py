@@ -164,6 +164,9 @@ def test_hovering_tells_values(page: Any, written: Written) -> None:
     assert "BWT (points)" in hover(page, find(page, '[data-chart="plane"] .dot circle'))
     assert "direction" in hover(page, find(page, '[data-chart="spectrum"] svg'))
     assert "layers.0" in hover(page, find(page, '[data-chart="free"] rect'))
+    for cell in find_all(page, '[data-chart="share"] rect')[:2]:
+        told = hover(page, cell).rsplit(" ", 1)[1].replace("−", "-")
+        assert float(told) == float(cell.get_attribute("data-value"))  # as exact as the data
 
 
 def test_a_choice_of_task_draws_another_curve(page: Any) -> None:
@@ -222,6 +225,24 @@ def test_maps_of_few_tasks_have_room_for_their_titles(
     assert len(find_all(page, ".map")) == 3
     assert outside(page, right=0) == []
     assert page.get_log("browser") == []
+
+
+@pytest.mark.parametrize(("width", "side_by_side"), [(390, False), (1280, True)])
+def test_maps_of_layers_are_read_on_any_screen(
+    chromium: Any, tmp_path: Path, width: int, side_by_side: bool
+) -> None:
+    for method in ("gpm", "adam-nscl"):
+        make_run(tmp_path / "runs", method, tasks=10, layers={"blocks.2.shortcut": 5, "conv1": 6})
+    page = opened(chromium, tmp_path / "runs", width=width)
+    shrunk, tops = page.execute_script(
+        "const maps = [...document.querySelectorAll('[data-chart=share] .map svg')];"
+        "const boxes = maps.map((map) => map.getBoundingClientRect());"
+        "return [maps.map((m, i) => boxes[i].width / m.getAttribute('width')),"
+        " boxes.map((b) => b.top)]"
+    )
+    assert min(shrunk) > 0.99
+    assert (len(set(tops)) == 1) == side_by_side
+    assert outside(page) == []
 
 
 def test_an_open_task_stays_inside_the_charts(chromium: Any, tmp_path: Path) -> None:

@@ -149,10 +149,12 @@ function scatter(box, dots, { xLabel, yLabel }) {
 }
 
 // rows of numbers, null where there is none
-function heatMap(parent, { title, rows, columns, rowNames, columnNames, share, digits, told, rowLabel, columnLabel, cell = 30, height = 26 }) {
+function heatMap(parent, { title, rows, columns, rowNames, columnNames, share, digits, told, rowLabel, columnLabel, cell: widest = 30, height = 26 }) {
   const figure = html("figure", { class: "map" }, parent);
   const longest = Math.max(...rowNames.map((n) => n.length));
   const left = 24 + longest * 6.6, top = 4, bottom = 36;
+  // On a phone narrower cells, without numbers, rather than a picture too small to be read.
+  const cell = Math.min(widest, Math.max(8, Math.floor((parent.clientWidth - left - 4) / columns) || widest));
   // Titles of axes have room beside a map of one or two tasks too.
   const half = (text) => (text.length * 6.2) / 2;
   const width = Math.max(left + columns * cell, left + (columns * cell) / 2 + half(columnLabel)) + 4;
@@ -216,7 +218,7 @@ function spectrumChart(box, curve) {
     const near = indices.reduce((a, b) => (Math.abs(toX(curve.x[b]) - at) < Math.abs(toX(curve.x[a]) - at) ? b : a));
     showTip(event, (parent) => {
       html("b", { text: `direction ${curve.x[near]}` }, parent);
-      tipRow(parent, { label: "singular value" }, curve.values[near].toPrecision(3));
+      tipRow(parent, { label: "singular value" }, figures(curve.values[near]));
       tipRow(parent, { label: "free (1) or held (0)" }, shown(curve.weights[near], 2));
     });
   });

@@ -194,17 +194,18 @@ function spectralCards(charts, data, on) {
       const wide = tasks.length <= 12;
       heatMap(box, {
         title: series.label, rows: series.layers[field], columns: tasks.length, rowNames: names, columnNames: tasks.map(String), digits: 2,
-        share: (value) => share(Math.max(value, domain[0])), cell: wide ? 52 : 16, height: 22, rowLabel: "", columnLabel: "after task",
+        share: (value) => share(Math.max(value, domain[0])), cell: wide ? 44 : 16, height: 22, rowLabel: "", columnLabel: "after task",
         told: (parent, i, j, value) => {
           html("b", { text: `${series.label}, ${names[i]}` }, parent);
-          html("div", { text: `after task ${tasks[j]}: ${shown(value, 3)}` }, parent);
+          html("div", { text: `after task ${tasks[j]}: ${figures(value)}` }, parent);
         },
       });
     }
   } }));
-  // One layer with R = 1 would leave all others in one colour: decades, one at least, eight at most.
+  // One layer with R = 1 would leave all others in one colour: decades, one at least, eight at most,
+  // and none just for what is next to nothing.
   const shares = having.flatMap((s) => s.layers.share.flat()).filter((v) => v > 0);
-  const top = Math.max(...shares, 1e-300), least = Math.max(Math.min(...shares, top), top * 1e-8);
+  const top = Math.max(...shares, 1e-300), least = Math.min(...shares.filter((v) => v >= top * 1e-8), top);
   map("share", "R: energy of old inputs in freed directions, per layer and task", "share", [Math.min(least, top / 10), top], true);
   map("free", "Free directions, share of each layer", "free", [0, 1], false);
   const curves = having.flatMap((s) => s.layers.curves.map((c) => ({ ...c, label: s.label })));
@@ -213,7 +214,7 @@ function spectralCards(charts, data, on) {
     draw: (box, i, side) => {
       const curve = curves[i];
       side.querySelector(".told")?.remove();
-      html("span", { class: "told", text: ` R = ${shown(curve.share, 3)}, ${curve.free} of ${curve.size} free ` }, side);
+      html("span", { class: "told", text: ` R = ${figures(curve.share)}, ${curve.free} of ${curve.size} free ` }, side);
       side.prepend(side.lastChild);
       spectrumChart(box, curve);
     },

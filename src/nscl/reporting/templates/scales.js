@@ -66,6 +66,9 @@ function shown(value, digits = 2) {
   return (small ? value.toExponential(1) : value.toFixed(digits)).replace("-", "−");
 }
 
+// Three figures, as many as the page's data have.
+const figures = (value) => (Math.abs(value) < 1e-3 && value !== 0 ? value.toExponential(2) : value.toPrecision(3)).replace("-", "−");
+
 // cividis (Nuñez, Anderton and Renslow, 2018): alike to colour-blind eyes, even in grey.
 const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"]
   .map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
