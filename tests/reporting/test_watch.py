@@ -6,7 +6,8 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -69,24 +70,48 @@ def test_the_page_keeps_up_with_the_runs(
         pass
 
 
-def test_a_folder_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
-    process = nscl("watch", "runs", cwd=tmp_path)
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start nscl; what a failing test leaves is ended."""
+    with ExitStack() as left:
+
+        def begin(*args: str) -> subprocess.Popen[str]:
+            process = nscl(*args, cwd=tmp_path)
+            left.callback(process.communicate)
+            left.callback(process.kill)
+            return process
+
+        yield begin
+
+
+def test_a_folder_that_is_not_there_yet_is_waited_for(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    process = start("watch", "runs")
     assert process.stdout
     assert process.stdout.readline().startswith("waiting for runs, not there yet")
     make_run(tmp_path / "runs", tasks=1)
     assert process.stdout.readline().startswith("live report: http://127.0.0.1:")
-    by_pattern = nscl("watch", "runs/split*", "later", cwd=tmp_path)
-    assert by_pattern.stdout
-    assert by_pattern.stdout.readline().startswith("waiting for later, not there yet")
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output.strip(), errors) == (0, "ended", "")
+
+
+def test_what_fits_a_pattern_is_kept_up_with(
+    tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    make_run(tmp_path / "runs", tasks=1)
+    process = start("watch", "runs/split*", "later")
+    assert process.stdout
+    assert process.stdout.readline().startswith("waiting for later, not there yet")
     make_run(tmp_path / "later", tasks=1)
-    address = by_pattern.stdout.readline().split("/")[2]
+    address = process.stdout.readline().split("/")[2]
     _, before = get(address, "/version")
     make_run(tmp_path / "runs", seed=1, tasks=1)
     assert get(address, "/version")[1] != before
-    for ended in (process, by_pattern):
-        ended.send_signal(signal.SIGINT)
-        output, errors = ended.communicate(timeout=30)
-        assert (ended.returncode, output.strip(), errors) == (0, "ended", "")
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output.strip(), errors) == (0, "ended", "")
 
 
 @pytest.mark.parametrize(
