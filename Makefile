@@ -31,7 +31,7 @@ demo: $(READY)  ## five tasks on the embedded digits, with and without protectio
 	@echo "report: runs/demo-report/report.html"
 
 test: lint  ## everything that must hold before a change lands (under 10 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal --durations 15
 
 test-slow: $(READY)  ## the long proofs
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[lab,ray]"
