@@ -9,13 +9,13 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from nscl.metrics import AccuracyMatrix
+from nscl.metrics import AccuracyMatrix, Summary
 from nscl.reporting import LeftOut, Section, gather, sections
 from nscl.reporting.figures import draw, plans, styled
 from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
 from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.figures.spectrum import singular_values
-from nscl.reporting.figures.style import laid_out, legend
+from nscl.reporting.figures.style import curve, laid_out, legend, some_inks
 from nscl.reporting.figures.texts import fitted, width
 from nscl.results import spectra as spectra_file
 from tests.reporting.making import make_run
@@ -200,6 +200,17 @@ def test_matrices_of_unfinished_runs_have_cells_like_the_others(tmp_path: Path) 
         whole, part, _ = accuracy_matrix(section).axes
     assert whole.get_xlim() == part.get_xlim()
     assert [len(ax.texts) for ax in (whole, part)] == [15, 3]
+
+
+@pytest.mark.parametrize("tasks", [1, 3, 8, 9, 10, 20, 25])
+def test_where_a_curve_ends_has_a_marker(tasks: int) -> None:
+    ax = Figure().subplots()
+    (ink,) = some_inks(1)
+    curve(ax, range(1, tasks + 1), [Summary(50.0, None)] * tasks, ink, "finetune")
+    (line,) = ax.lines
+    first, every = line.get_markevery()
+    assert (tasks - 1 - first) % every == 0
+    assert -(-tasks // every) <= 8
 
 
 def test_bwt_has_round_numbers_on_its_axis(tmp_path: Path) -> None:

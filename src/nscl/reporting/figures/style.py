@@ -150,7 +150,9 @@ def curve(
 ) -> None:  # fmt: skip
     """A line of means with a band of one deviation, which ends at 0 and at ``most``."""
     means = [p.mean for p in points]
-    ax.plot(x, means, label=label, markevery=math.ceil(len(means) / 8), **ink.line)
+    every = math.ceil(len(means) / 8)
+    last = (len(means) - 1) % every  # the first marker, so that the last point has one
+    ax.plot(x, means, label=label, markevery=(last, every), **ink.line)
     if any(p.std for p in points):
         low = [max(0.0, p.mean - (p.std or 0.0)) for p in points]
         high = [min(most, p.mean + (p.std or 0.0)) for p in points]
