@@ -1,8 +1,6 @@
 """What the numbers were measured on, as far as it explains them; nothing that names a place."""
 
 import os
-import platform
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,16 +14,6 @@ def facts() -> dict[str, Any]:
     return {
         **fingerprint(),
         "torch": torch.__version__,
-        "processor": _processor(),
         "threads": torch.get_num_threads(),
         "load": load,
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -17,6 +17,8 @@ def test_versions_are_the_installed_ones():
     assert told["torch"] == version("torch")
     assert told["numpy"] == version("numpy")
     assert told["cpus"] == os.cpu_count()
+    assert isinstance(told["processor"], str)
+    assert told["processor"]
     assert json.loads(json.dumps(told)) == told
 
 
