@@ -7,9 +7,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nscl.methods.controller import Controller
+from nscl.core.ranks import sum_over_ranks
+from nscl.methods.controller import Controller, drawn
 from nscl.methods.lessons import Lessons
 from nscl.methods.policy_fisher import policy_fisher
+from nscl.methods.straight_through import relaxed
 from nscl.methods.super_kernels import SuperNet
 from nscl.models import MultiHead
 
@@ -34,7 +36,16 @@ def everything(*, rank: int, ranks: int) -> dict[str, Tensor]:
         parameters=dict(model.backbone_parameters()),
         decide=lambda images: controller(images) >= 0.5,
     )
-    return {**controller.state_dict(), **found}
+    return {**controller.state_dict(), **found, "trials": trials(rank=rank, ranks=ranks)}
+
+
+def trials(*, rank: int, ranks: int) -> Tensor:
+    """Hard and soft trials of a batch of five, each process's in its rows."""
+    p = torch.full((5, 2, 2), 0.5).double()[rank::ranks]
+    whole = torch.zeros(2, 5, 2, 2).double()
+    whole[0, rank::ranks] = drawn(p).double()
+    whole[1, rank::ranks] = relaxed(p, temperature=1.0)
+    return sum_over_ranks(whole)
 
 
 def main(folder: Path, rank: int) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nscl.methods.super_kernels import NORM_GROUPS
+from nscl.methods.together import uniform_like
 
 SMALL = 32  # pixels of images that three stages see enough of
 EDGE = 1e-6  # the logarithm of a probability at 0 or 1 is infinite
@@ -99,8 +100,8 @@ def bounded(p: Tensor, *, alpha: float, reuse: Tensor | float = 0.0) -> Tensor:
 
 
 def drawn(p: Tensor) -> Tensor:
-    """A trial ``a ~ Bernoulli(p)``, drawn on the CPU from torch's generator, which a run saves."""
-    return torch.rand(p.shape).to(p.device) < p.detach()
+    """A trial ``a ~ Bernoulli(p)`` for every image of a batch."""
+    return uniform_like(p) < p.detach()
 
 
 def reward(

@@ -15,13 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nscl.core.ranks import is_distributed, sum_over_ranks
 from nscl.errors import UnsupportedError
 from nscl.methods.sample_gradients import Tensors, Unit, importances, through
+from nscl.methods.together import whole_batch
 
 Estimator = Literal["true", "sketched", "sampled", "argmax", "empirical", "weighted"]
 # These weigh every sample by itself, which a whole batch's mean gradient cannot.
@@ -100,15 +99,8 @@ def likelihood_directions(logits: Tensor, labels: Tensor, estimator: Estimator) 
 
 
 def _whole(p: Tensor) -> tuple[Tensor, slice]:
-    """The whole batch, in which other ranks' rows mean nothing, and which rows are this rank's.
-
-    Draws are made for all of it, so that together ranks draw what one process would. With draws
-    for their own rows only, all would draw the same.
-    """
-    if not is_distributed():
-        return p, slice(None)
-    mine = slice(dist.get_rank(), None, dist.get_world_size())
-    rows = int(sum_over_ranks(torch.tensor([float(len(p))])).item())
-    whole = p.new_ones((rows, p.shape[1]))
+    """The whole batch, in which other processes' rows mean nothing, and which rows are ours."""
+    total, mine = whole_batch(len(p))
+    whole = p.new_ones((total, p.shape[1]))
     whole[mine] = p
     return whole, mine

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nscl.methods.controller import EDGE, entropy, spared
+from nscl.methods.together import uniform_like
 
 HOT, COLD = 1.0, 0.5  # temperatures at the beginning and at the end of a phase
 
@@ -30,7 +31,7 @@ def temperature(progress: float) -> float:
 
 def relaxed(p: Tensor, *, temperature: float) -> Tensor:
     """Soft trials in (0, 1), above ½ where ``drawn(p)`` is true with the same random numbers."""
-    draws = torch.rand(p.shape).to(p.device, p.dtype).clamp(EDGE, 1 - EDGE)
+    draws = uniform_like(p).to(p.dtype).clamp(EDGE, 1 - EDGE)
     return torch.sigmoid((torch.logit(p) - torch.logit(draws)) / temperature)
 
 
