@@ -47,16 +47,13 @@ class Options(BaseModel):
         """``none`` is how None is typed, in files too, where an option may be None."""
         if not isinstance(values, Mapping):
             return values
-        may = {name for name, field in cls.model_fields.items() if None in _kinds(field.annotation)}
+        fields = cls.model_fields.items()
+        may = {name for name, field in fields if NoneType in get_args(field.annotation)}
         return {k: None if v == "none" and k in may else v for k, v in values.items()}
 
     def settled(self, benchmark: str, data_dir: Path | None) -> Self:
         """What depends on the disk, written out: asked before the run has its name."""
         return self
-
-
-def _kinds(annotation: Any) -> set[Any]:
-    return {None if kind is NoneType else kind for kind in get_args(annotation)}
 
 
 @dataclass(frozen=True)
