@@ -68,6 +68,35 @@ def test_a_wrong_setting_is_named(said: dict[str, object], message: str) -> None
         build_config("split-digits-5", said)
 
 
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("adam-nscl", {"share": 0.1}, r"method\.share.*for rule energy"),
+        ("adam-nscl", {"rule": "ridge", "a": 20}, r"method\.a' = 20.*for rule ratio"),
+        ("connector", {"rule": "energy", "literal": True}, r"method\.literal.*for rule ratio"),
+        ("owm", {"online_alpha": 3}, r"method\.online_alpha.*for mode online"),
+        ("owm", {"mode": "online", "alpha": 3}, r"method\.alpha.*for mode task_end"),
+        ("mega", {"eps": 0.1}, r"method\.eps.*for variant mega-i"),
+        ("mega", {"variant": "mega-i", "clip_half_pi": False}, r"clip_half_pi.*variant mega-ii"),
+        ("adns", {"head_epochs": 0, "kl_coef": 2}, r"method\.kl_coef.*head_epochs above 0"),
+        ("adns", {"kl_coef": 0, "temperature": 3}, r"method\.temperature.*kl_coef above 0"),
+    ],
+)
+def test_an_option_that_nothing_reads_is_refused(
+    method: str, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_config("split-digits-5", {"method": method, "options": options})
+
+
+def test_what_nothing_reads_may_be_said_where_it_changes_nothing() -> None:
+    """Presets have a number for the usual rule; commands that repeat a run say every option."""
+    said = {"preset": "cpu", "options": {"rule": "ridge", "alpha": 3}}
+    config = build_config("split-cifar100-10", said)
+    again = build_config("split-cifar100-10", {"preset": "cpu", "options": config.options})
+    assert (config.options["a"], again) == (30.0, config)
+
+
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no file"):
         build_config("split-digits-5", {}, file=tmp_path / "none.toml")

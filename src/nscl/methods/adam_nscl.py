@@ -13,6 +13,14 @@ from nscl.core.rules import Energy, Ratio, Ridge, Rule, Tolerance
 from nscl.methods.base import Lab, Options
 from nscl.methods.guarded import Guarded, through_head, unguarded
 
+_RULE_OF = {
+    "a": "ratio",
+    "literal": "ratio",
+    "share": "energy",
+    "rtol": "tolerance",
+    "alpha": "ridge",
+}
+
 
 class AdamNSCLOptions(Options):
     """The rule and its number, and the switches in which paper and released code differ."""
@@ -28,6 +36,10 @@ class AdamNSCLOptions(Options):
     norms: Literal["ewc", "freeze", "train"] = "ewc"
     features: Literal["per_sample", "batch_mean"] = "per_sample"
     stats_augment: bool = True  # covariances of augmented images, as the authors take them
+
+    def unread(self) -> Mapping[str, str]:
+        """The numbers of the other rules."""
+        return {name: f"rule {rule}" for name, rule in _RULE_OF.items() if rule != self.rule}
 
     def make_rule(self) -> Rule:
         """The rule these options name."""

@@ -59,6 +59,13 @@ class AdNSOptions(Options):
             raise ValueError(f"a_end {self.a_end:g} must not exceed a_core {self.a_core:g}")
         return self
 
+    def unread(self) -> Mapping[str, str]:
+        """Without a teacher, all that is said of it."""
+        if self.head_epochs == 0:
+            return dict.fromkeys(("kl_coef", "temperature", "teacher"), "head_epochs above 0")
+        weightless = self.kl_coef == 0
+        return dict.fromkeys(("temperature", "teacher"), "kl_coef above 0") if weightless else {}
+
     def threshold_of(self, task: int, tasks: int) -> float:
         """``a`` after a task, counted from 0, of so many."""
         last = self.a_core * 15 / 16 if self.a_end is None else self.a_end

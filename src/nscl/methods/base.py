@@ -51,6 +51,10 @@ class Options(BaseModel):
         may = {name for name, field in fields if NoneType in get_args(field.annotation)}
         return {k: None if v == "none" and k in may else v for k, v in values.items()}
 
+    def unread(self) -> Mapping[str, str]:
+        """Options that nothing reads beside the others, and what each of them belongs to."""
+        return {}
+
     def settled(self, benchmark: str, data_dir: Path | None) -> Self:
         """What depends on the disk, written out: asked before the run has its name."""
         return self

@@ -15,6 +15,7 @@ the step *is* g̃, and a heuristic under momentum or Adam, which do not keep its
 """
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -36,6 +37,11 @@ class MEGAOptions(AGEMOptions):
     variant: Literal["mega-i", "mega-ii"] = "mega-ii"
     eps: NonNegativeFloat = 1e-10  # MEGA-I: a current loss that counts as learned
     clip_half_pi: bool = True  # MEGA-II: turn by a right angle at most, as the authors' code
+
+    def unread(self) -> Mapping[str, str]:
+        """The number of the other variant."""
+        is_first = self.variant == "mega-i"
+        return {"clip_half_pi": "variant mega-ii"} if is_first else {"eps": "variant mega-i"}
 
 
 class MEGA(Replay):

@@ -27,6 +27,14 @@ from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
 from nscl.methods.guarded import Guarded, through_head, unguarded
 from nscl.methods.recursive import Dense, Recursion
 
+_MODE_OF = {
+    "alpha": "task_end",
+    "features": "task_end",
+    "online_alpha": "online",
+    "conv_decay": "online",
+    "linear_decay": "online",
+}
+
 
 class OWMOptions(Options):
     """The mode, and how hard the projection is: a small alpha is a hard one."""
@@ -39,6 +47,10 @@ class OWMOptions(Options):
     linear_decay: float = Field(1e-2, gt=0, le=1)
     norms: Literal["ewc", "freeze", "train"] = "ewc"
     stats_augment: bool = True
+
+    def unread(self) -> Mapping[str, str]:
+        """The numbers of the other mode."""
+        return {name: f"mode {mode}" for name, mode in _MODE_OF.items() if mode != self.mode}
 
     def decayed(self, block: Block, progress: float) -> float:
         """Alpha of a layer when this part of a task is over."""

@@ -24,8 +24,24 @@ def build_config(benchmark: str, said: Mapping[str, Any], *, file: Path | None =
     usual = preset(name, benchmark, method)
     if "name" in spoken.get("model", {}):
         usual["model"].pop("width", None)  # the width of another network means nothing here
-    config = RunConfig.build(benchmark, usual, spoken, {"preset": name})
-    return complete(config)
+    config = complete(RunConfig.build(benchmark, usual, spoken, {"preset": name}))
+    _check_read(config, usual.get("options", {}), spoken.get("options", {}))
+    return config
+
+
+def _check_read(config: RunConfig, usual: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    """Refuse an option that nothing reads, but where it says what holds without it.
+
+    The command that repeats a run says every option, those that nothing reads too.
+    """
+    kind = load_method(config.method).options_type
+    unsaid = kind.model_validate({k: v for k, v in usual.items() if k in kind.model_fields})
+    for name, owner in kind.model_validate(config.options).unread().items():
+        if name in said and config.options[name] != unsaid.model_dump(mode="json")[name]:
+            raise ConfigError(
+                f"option 'method.{name}' = {config.options[name]} has no effect here: it is for "
+                f"{owner}. Choose that, or leave the option out"
+            )
 
 
 def complete(config: RunConfig) -> RunConfig:
