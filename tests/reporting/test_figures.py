@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from nscl.metrics import AccuracyMatrix, Summary
-from nscl.reporting import LeftOut, Section, gather, sections
+from nscl.reporting import LeftOut, Section, gather, sections, views
 from nscl.reporting.figures import draw, plans, styled
 from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
 from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.figures.spectrum import singular_values
 from nscl.reporting.figures.style import curve, laid_out, legend, some_inks
 from nscl.reporting.figures.texts import fitted, width
+from nscl.reporting.figures.trials import sweep
 from nscl.results import spectra as spectra_file
 from tests.reporting.making import make_run
 
@@ -243,3 +244,21 @@ def test_settings_of_others_are_left_alone() -> None:
     with styled():
         assert mpl.rcParams["font.size"] == 8
     assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize(
+    ("values", "marked"),
+    [((3.0, 10.0, 30.0, 100.0), True), ((10.0, 50.0, 150.0), True), ((10.0, 11.0, 150.0), False)],
+)
+def test_a_sweep_has_ticks_where_runs_are(
+    values: tuple[float, ...], marked: bool, tmp_path: Path
+) -> None:
+    for a in values:
+        make_run(tmp_path, "adam-nscl", a=a)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        figure = sweep(views.sweeps(section))
+    for ax in figure.axes:
+        ticks = [label.get_text() for label in ax.get_xticklabels()]
+        assert (ticks == [f"{a:g}" for a in values]) is marked
+        assert not marked or not ax.get_xticks(minor=True).size

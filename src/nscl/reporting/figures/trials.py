@@ -1,6 +1,7 @@
 """ACC and BWT against a swept option, and losses of old tasks while later ones are learned."""
 
 import math
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,6 +21,8 @@ from nscl.reporting.figures.style import (
 from nscl.reporting.figures.texts import fitted
 from nscl.reporting.series import Section
 
+_GAP = 0.08  # of the axis, between ticks whose numbers can be read
+
 
 def sweep(found: list[views.Sweep]) -> Figure:
     """Two panels over one option; a line for each setting of everything else."""
@@ -30,6 +33,7 @@ def sweep(found: list[views.Sweep]) -> Figure:
             _sweep_curve(ax, each, name, ink)
         if all(each.logarithmic for each in found):
             ax.set_xscale("log")
+        _swept_ticks(ax, sorted({value for each in found for value in each.values}))
         ax.set_xlabel(fitted(f"{found[0].option} ({found[0].method})", 3.0))
         ax.set_ylabel(label)
         if name == "bwt":
@@ -37,6 +41,15 @@ def sweep(found: list[views.Sweep]) -> Figure:
     if any(each.beside for each in found):
         legend(figure, axes[0])
     return figure
+
+
+def _swept_ticks(ax: Axes, values: list[float]) -> None:
+    """Where runs are, there is a tick; where these would collide, the scale has its own."""
+    places = [math.log(v) for v in values] if ax.get_xscale() == "log" else values
+    gaps = [after - before for before, after in pairwise(places)]
+    if min(gaps) >= _GAP * (places[-1] - places[0]):
+        ax.set_xticks(values, [f"{value:g}" for value in values])
+        ax.set_xticks([], minor=True)
 
 
 def _sweep_curve(ax: Axes, found: views.Sweep, name: str, ink: Ink) -> None:
