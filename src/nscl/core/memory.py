@@ -5,21 +5,27 @@ into projections, ``protection`` guards optimizers, ``report`` tells about it, `
 """
 
 import warnings
-import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from nscl.core import statistics as running
 from nscl.core import storage
 from nscl.core.batches import call
+from nscl.core.choices import (
+    ActsOn,
+    Norms,
+    Offload,
+    Scale,
+    StatisticsMode,
+    Unsupported,
+    check_choices,
+)
 from nscl.core.examine import measure_forgetting, measure_shifts, write_report
 from nscl.core.inventory import (
     Inventory,
@@ -43,13 +49,7 @@ from nscl.core.strays import (
     unguarded,
     unrelated,
 )
-from nscl.errors import NsclWarning, UnsupportedError
-
-ActsOn = Literal["step", "displacement"]
-Scale = Literal["none", "frobenius"]
-Norms = Literal["ewc", "freeze", "train"]
-StatisticsMode = Literal["update", "freeze"]
-Unsupported = Literal["error", "freeze", "train"]
+from nscl.errors import NsclWarning
 
 
 class Memory:
@@ -80,11 +80,19 @@ class Memory:
         statistics: StatisticsMode = "update",
         unsupported: Unsupported = "error",
         exclude: Sequence[str] = (),
-        offload: Literal["disk"] | None = None,
+        offload: Offload | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"Memory needs a torch.nn.Module, not {type(model).__name__}")
-        _check_options(rule, acts_on, scale, norms, statistics, unsupported, offload)
+        check_choices(
+            rule,
+            acts_on=acts_on,
+            scale=scale,
+            norms=norms,
+            statistics=statistics,
+            unsupported=unsupported,
+            offload=offload,
+        )
         self.model = unwrap(model)
         self.rule, self.acts_on, self.scale = rule, acts_on, scale
         self.norms, self.statistics, self.unsupported = norms, statistics, unsupported
@@ -96,7 +104,7 @@ class Memory:
         self._revision = 0  # of the state: an id would be given to another one some day
         self._steps = 0  # guarded ones since the last change of the state
         self._narrowed: set[str] = set()  # blocks that were then projected without all biases
-        self._frozen_norms = weakref.WeakKeyDictionary[nn.Module, list[RemovableHandle]]()
+        self._holding = running.Holding()
         reject_empty(self._inventory())
 
     def __repr__(self) -> str:
@@ -262,7 +270,7 @@ class Memory:
             shelved = {name: self._shelf.put(c) for name, c in complete.covariances.items()}
             complete = replace(complete, covariances=shelved)
             self._shelf.keep_only(complete)
-        if self._frozen_norms and complete.statistics.keys() != self._state.statistics.keys():
+        if self._holding and complete.statistics.keys() != self._state.statistics.keys():
             running.retrace()
         self._state = complete
         self._revision += 1
@@ -304,26 +312,8 @@ class Memory:
             return False
 
     def _hold_statistics(self) -> None:
-        if self.statistics != "freeze":
-            return
-        norms = self._inventory().norms
-        added = {name: m for name, m in norms.items() if m not in self._frozen_norms}
-        if added:
-            running.retrace()
-        try:
-            for name, module in added.items():
-                is_on = partial(self._has_statistics, name)
-                self._frozen_norms[module] = running.freeze(name, module, is_on)
-        except UnsupportedError:
-            self._release_statistics(added.values())
-            raise
-
-    def _release_statistics(self, norms: Collection[nn.Module]) -> None:
-        if norms:
-            running.retrace()
-        for module in norms:
-            for handle in self._frozen_norms.pop(module, []):
-                handle.remove()
+        if self.statistics == "freeze":
+            self._holding.take(self._inventory().norms, self._has_statistics)
 
     def _has_statistics(self, norm: str) -> bool:
         return norm in self._state.statistics
@@ -332,7 +322,7 @@ class Memory:
         if protection in self._protections:
             self._protections.remove(protection)
         if not any(p.active for p in self._protections):
-            self._release_statistics(list(self._frozen_norms))
+            self._holding.release()
 
     def _strayed(self, parameters: Mapping[str, Tensor]) -> list[str]:
         """Layers that a step which nobody guarded has moved."""
@@ -362,34 +352,3 @@ class Memory:
             return
         for message in told_strayed(self._strayed(found.parameters)):
             warnings.warn(message, NsclWarning, stacklevel=3)
-
-
-def _check_options(
-    rule: Rule,
-    acts_on: str,
-    scale: str,
-    norms: str,
-    statistics: str,
-    unsupported: str,
-    offload: str | None,
-) -> None:
-    if isinstance(rule, type) or not isinstance(rule, Rule):
-        raise TypeError(f"rule must be Ratio, Energy, Tolerance or Ridge, not {rule!r}")
-    choices = {
-        "acts_on": (acts_on, get_args(ActsOn)),
-        "scale": (scale, get_args(Scale)),
-        "norms": (norms, get_args(Norms)),
-        "statistics": (statistics, get_args(StatisticsMode)),
-        "unsupported": (unsupported, get_args(Unsupported)),
-        "offload": (offload, (None, "disk")),
-    }
-    for name, (value, allowed) in choices.items():
-        if value not in allowed:
-            raise ValueError(
-                f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}"
-            )
-    if scale == "frobenius" and acts_on == "displacement":
-        raise ValueError(
-            "scale='frobenius' shrinks every step; acting on the whole displacement it would "
-            "shrink the same movement again and again: use acts_on='step'"
-        )

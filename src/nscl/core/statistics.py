@@ -1,7 +1,9 @@
 """Running statistics of norm layers move old outputs too: always measured, held if asked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +82,39 @@ def freeze(name: str, module: nn.Module, is_on: Callable[[], bool]) -> list[Remo
         module.register_forward_pre_hook(hold.before, prepend=True),
         module.register_forward_hook(hold.after, always_call=True),
     ]
+
+
+class Holding:
+    """The norm layers that a memory may hold, each with its hooks."""
+
+    def __init__(self) -> None:
+        self._hooks = WeakKeyDictionary[nn.Module, list[RemovableHandle]]()
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def take(self, norms: Mapping[str, nn.Module], is_on: Callable[[str], bool]) -> None:
+        """Hold these layers too, while ``is_on(name)``: all or, where one cannot be held, none."""
+        added = {name: module for name, module in norms.items() if module not in self._hooks}
+        if added:
+            retrace()
+        try:
+            for name, module in added.items():
+                self._hooks[module] = freeze(name, module, partial(is_on, name))
+        except UnsupportedError:
+            self._let_go(added.values())
+            raise
+
+    def release(self) -> None:
+        """Let all layers go."""
+        self._let_go(list(self._hooks))
+
+    def _let_go(self, norms: Collection[nn.Module]) -> None:
+        if norms:
+            retrace()
+        for module in norms:
+            for handle in self._hooks.pop(module, []):
+                handle.remove()
 
 
 def retrace() -> None:

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from nscl.core.blocks import Block, bias_vectors, weight_matrix
+from nscl.core.choices import Norms
 from nscl.core.covariance import Covariance
-from nscl.core.memory import Memory, Norms
+from nscl.core.memory import Memory
 from nscl.core.projection import Mask, Projection
 from nscl.core.remembering import Forward, Loss
 from nscl.core.report import Forgetting, LayerForgetting
