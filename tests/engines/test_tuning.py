@@ -65,8 +65,9 @@ def test_declared_strengths_are_options_and_fit_the_budget(method: str) -> None:
         ("owm", {}, {"alpha"}),
         ("owm", {"mode": "online"}, {"online_alpha"}),
         ("adam-nscl", {"rule": "ridge"}, {"alpha"}),
+        ("adam-nscl", {"rule": "energy"}, {"share"}),
         ("connector", {"rule": "ridge"}, {"alpha", "feature_coef"}),
-        ("connector", {"rule": "energy"}, {"feature_coef"}),
+        ("connector", {"rule": "tolerance"}, {"feature_coef"}),
         ("adns", {"head_epochs": 0}, {"a_core"}),
     ],
 )

@@ -20,6 +20,7 @@ _RULE_OF = {
     "rtol": "tolerance",
     "alpha": "ridge",
 }
+_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)  # of the energy, for nscl tune
 
 
 class AdamNSCLOptions(Options):
@@ -70,11 +71,11 @@ class AdamNSCL(Guarded):
 
     @classmethod
     def strengths(cls, options: AdamNSCLOptions) -> Mapping[str, tuple[float, ...]]:
-        """``a`` is of the rule Ratio; Ridge has alpha instead, the others have no values to try."""
-        if options.rule == "ratio":
-            return cls.tuning
-        own = {"alpha": cls.tuning["a"]} if options.rule == "ridge" else {}
-        return own | {name: values for name, values in cls.tuning.items() if name != "a"}
+        """``a`` is the rule Ratio's; Ridge and Energy have their own, Tolerance has none to try."""
+        own = {"ratio": "a", "ridge": "alpha", "energy": "share"}.get(options.rule)
+        values = _SHARES if options.rule == "energy" else cls.tuning["a"]
+        others = {name: tried for name, tried in cls.tuning.items() if name != "a"}
+        return {own: values, **others} if own else others
 
     def end_task(self, task: int) -> None:
         """Add the task to the memory."""
