@@ -207,7 +207,10 @@ def test_tune_takes_the_best_keeps_the_record_and_adopts(
         (("tune", "gpmm", "split-digits-5"), "Did you mean 'gpm'?"),
         (("tune", "gpm", "split-digits-5", "--trials", "0"), "at least one"),
         (("tune", "gpm", "split-digits-5", "--data.order", "natural"), "--data.order-seed"),
-        (("tune", "adam-nscl", "split-digits-5", "--method.rule", "energy"), "no strength to tune"),
+        (
+            ("tune", "adam-nscl", "split-digits-5", "--method.rule", "tolerance"),
+            "no strength to tune",
+        ),
         (("tune", "owm", "split-digits-5", "--method.mode", "online", "--adopt"), "--adopt goes"),
     ],
 )
