@@ -71,13 +71,21 @@ def test_a_wrong_setting_is_named(said: dict[str, object], message: str) -> None
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("adam-nscl", {"share": 0.1}, r"method\.share.*for rule energy"),
-        ("adam-nscl", {"rule": "ridge", "a": 20}, r"method\.a' = 20.*for rule ratio"),
-        ("connector", {"rule": "energy", "literal": True}, r"method\.literal.*for rule ratio"),
-        ("owm", {"online_alpha": 3}, r"method\.online_alpha.*for mode online"),
-        ("owm", {"mode": "online", "alpha": 3}, r"method\.alpha.*for mode task_end"),
-        ("mega", {"eps": 0.1}, r"method\.eps.*for variant mega-i"),
-        ("mega", {"variant": "mega-i", "clip_half_pi": False}, r"clip_half_pi.*variant mega-ii"),
+        ("adam-nscl", {"share": 0.1}, r"method\.share.*belongs to rule energy"),
+        ("adam-nscl", {"rule": "ridge", "a": 20}, r"method\.a' = 20.*belongs to rule ratio"),
+        (
+            "connector",
+            {"rule": "energy", "literal": True},
+            r"literal belongs to rule ratio",
+        ),
+        ("owm", {"online_alpha": 3}, r"method\.online_alpha.*belongs to mode online"),
+        ("owm", {"mode": "online", "alpha": 3}, r"method\.alpha.*belongs to mode task_end"),
+        ("mega", {"eps": 0.1}, r"method\.eps.*belongs to variant mega-i"),
+        (
+            "mega",
+            {"variant": "mega-i", "clip_half_pi": False},
+            r"_pi belongs to variant mega-ii",
+        ),
         ("adns", {"head_epochs": 0, "kl_coef": 2}, r"method\.kl_coef.*head_epochs above 0"),
         ("adns", {"kl_coef": 0, "temperature": 3}, r"method\.temperature.*kl_coef above 0"),
     ],

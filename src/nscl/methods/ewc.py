@@ -14,6 +14,7 @@ the estimator, whose scales differ by orders of magnitude. The default ``sketche
 of ``true``: unbiased, for one backward pass per sample instead of one per class (``fisher.py``).
 """
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
@@ -40,9 +41,11 @@ class EWCOptions(PenaltyOptions, PassOptions):
             raise ValueError(
                 f"estimator {self.estimator} needs unit sample; it has no form for whole batches"
             )
-        if self.form == "separate" and self.gamma != 1.0:
-            raise ValueError("gamma belongs to form online; separate penalties do not fade")
         return self
+
+    def unread(self) -> Mapping[str, str]:
+        """Separate penalties do not fade."""
+        return {} if self.form == "online" else {"gamma": "form online"}
 
 
 class EWC(PenaltyMethod):

@@ -10,9 +10,10 @@ sum over classes. From other code: the authors' λ (gradient 2λΩδ) is strengt
 a mean over K classes and the penalty has no ½, λ is strength 2λ/K.
 """
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat
 
 from nscl.methods.base import Lab
 from nscl.methods.importance_pass import PassOptions, pass_batches
@@ -29,11 +30,9 @@ class MASOptions(PenaltyOptions, PassOptions):
     old_share: float = Field(0.5, gt=0, lt=1)  # running_mean: Ω ← share·Ω + (1 − share)·new
     unit: Literal["sample", "batch"] = "sample"  # batch: signs cancel, a surrogate
 
-    @model_validator(mode="after")
-    def _fitting(self) -> Self:
-        if self.accumulate == "sum" and self.old_share != 0.5:
-            raise ValueError("old_share belongs to accumulate running_mean; a sum has no shares")
-        return self
+    def unread(self) -> Mapping[str, str]:
+        """A sum has no shares."""
+        return {"old_share": "accumulate running_mean"} if self.accumulate == "sum" else {}
 
 
 class MAS(PenaltyMethod):

@@ -13,9 +13,9 @@ its last three stages are left out.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from torch.optim import Optimizer
 
 from nscl.errors import NsclError
@@ -40,11 +40,9 @@ class MUCMASOptions(PenaltyOptions, PassOptions, PoolOptions):
     samples: PositiveInt | None = 400  # at most so many for each of the 1 + side_heads importances
     stats_augment: bool = False
 
-    @model_validator(mode="after")
-    def _fitting(self) -> Self:
-        if self.factor == "stability" and self.constant != 1.4:
-            raise ValueError("constant belongs to factor constant; stability computes its own")
-        return self
+    def unread(self) -> Mapping[str, str]:
+        """Stability computes its own factor."""
+        return {"constant": "factor constant"} if self.factor == "stability" else {}
 
 
 class MUCMAS(PenaltyMethod):

@@ -35,12 +35,13 @@ def _check_read(config: RunConfig, usual: Mapping[str, Any], said: Mapping[str, 
     The command that repeats a run says every option, those that nothing reads too.
     """
     kind = load_method(config.method).options_type
-    unsaid = kind.model_validate({k: v for k, v in usual.items() if k in kind.model_fields})
+    unsaid = kind.model_validate(usual).model_dump(mode="json")
     for name, owner in kind.model_validate(config.options).unread().items():
-        if name in said and config.options[name] != unsaid.model_dump(mode="json")[name]:
+        value = config.options[name]
+        if name in said and value != unsaid[name]:
             raise ConfigError(
-                f"option 'method.{name}' = {config.options[name]} has no effect here: it is for "
-                f"{owner}. Choose that, or leave the option out"
+                f"option 'method.{name}' = {value} has no effect here: {name} belongs to {owner}. "
+                "Choose that, or leave the option out"
             )
 
 
