@@ -1,31 +1,16 @@
-"""GD-WILD: its figures, its three phases, its coreset and external images."""
+"""GD-WILD: its loss, its three phases, and the runs it refuses."""
 
 import math
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nscl.data.augment import normalise
 from nscl.errors import NsclError
 from nscl.methods.base import Phase
-from nscl.methods.external import ExternalImages
-from nscl.methods.gd_sources import SourceOptions, Sources
 from nscl.methods.gd_wild import GDWild
-from nscl.methods.global_distillation import (
-    choose_external,
-    class_weights,
-    ensemble_target,
-    unsureness,
-    weight_table,
-)
-from nscl.training.device import Ranks
 from nscl.training.experiment import run
 from nscl.training.optimizers import set_rates
-from nscl.training.setup import Setup
-from tests.methods.labs import lab, stream
 from tests.methods.setups import batch_of, frozen, made, moved, train
 from tests.runs import small
 
@@ -46,57 +31,6 @@ def at_task(task: int, tmp_path: Path, **said: object) -> tuple[object, GDWild]:
         method.sources.keep(old)
     method.start_task(task)
     return setup, method
-
-
-def test_the_values_of_rows_24_and_25() -> None:
-    p = torch.tensor([[0.7, 0.3]], dtype=torch.float64)
-    c = torch.tensor([[0.6, 0.4]], dtype=torch.float64)
-    assert ensemble_target(p, c)[0].tolist() == pytest.approx([0.7, 0.1, 0.12, 0.08])
-    sure = torch.tensor([[0.9, 0.1], [0.5, 0.5]], dtype=torch.float64).log()
-    assert unsureness(sure).tolist() == pytest.approx([0.510826, 0], abs=1e-6)
-    assert class_weights(torch.tensor([20.0, 500.0])).tolist() == pytest.approx([13, 0.52])
-
-
-@given(seed=st.integers(0, 100), old=st.integers(1, 5), new=st.integers(1, 5))
-def test_the_ensemble_is_a_distribution_that_keeps_the_first_choice(
-    seed: int, old: int, new: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    p = torch.randn((4, old), generator=generator, dtype=torch.float64).mul(4).softmax(1)
-    c = torch.randn((4, new), generator=generator, dtype=torch.float64).mul(4).softmax(1)
-    q = ensemble_target(p, c)
-    assert torch.allclose(q.sum(1), torch.ones(4, dtype=torch.float64))
-    best = p.argmax(1)
-    assert torch.equal(q.gather(1, best[:, None]), p.gather(1, best[:, None]))
-    assert (q >= 0).all()
-
-
-def test_weights_by_set_of_classes() -> None:
-    table = weight_table(torch.tensor([10.0, 30.0, 100.0, 300.0]), old=2)
-    assert table[0].tolist() == pytest.approx([11, 440 / 120, 1.1, 440 / 1200, 1])
-    assert table[1].tolist() == pytest.approx([2, 2 / 3, 1, 1, 1])
-    assert table[2].tolist() == pytest.approx([1, 1, 2, 2 / 3, 1])
-
-
-@given(seed=st.integers(0, 100), count=st.integers(1, 60), classes=st.integers(1, 5))
-def test_seventy_thirty(seed: int, count: int, classes: int) -> None:
-    torch.manual_seed(seed)
-    scores = torch.randn(50, classes)
-    rows = choose_external(50, count, scores=scores)
-    wanted = min(count, 50)
-    assert len(rows) == len(rows.unique()) == wanted
-    asked = wanted - round(0.7 * wanted)
-    each = -(-asked // classes)
-    best = {int(r) for k in range(classes) for r in scores[:, k].argsort(descending=True)[:each]}
-    assert len(best & set(rows.tolist())) >= min(asked, len(best))
-    if asked >= classes and asked % classes == 0:
-        assert best <= set(rows.tolist())
-
-
-def test_without_an_old_network_all_are_random() -> None:
-    rows = choose_external(1000, 10)
-    assert len(rows.unique()) == 10
-    assert rows.tolist() != choose_external(1000, 10).tolist()
 
 
 def loss_written_out(method: GDWild, batch: object, mixed: object, *, weighted: bool) -> float:
@@ -292,96 +226,6 @@ def test_a_teacher_sure_beyond_float32_breaks_nothing(tmp_path: Path) -> None:
         method.previous.head(0).weight.mul_(1e4)
     method.loss(batch_of(setup, 1), Phase("main")).loss.backward()
     assert all(p.grad.isfinite().all() for p in setup.model.backbone.parameters())
-
-
-def test_the_coreset_keeps_its_budget_equal_per_class(tmp_path: Path) -> None:
-    """All of it: what is left over goes to the newest classes (METHODS §11.4)."""
-    _, method = gd(tmp_path, options={"budget": 32})
-    for task, each in enumerate(([16, 16], [8, 8, 8, 8], [5, 5, 5, 5, 6, 6])):
-        method.sources.keep(task)
-        coreset = method.sources.coreset
-        assert coreset is not None
-        kept = [torch.bincount(coreset.task(index).labels) for index in range(task + 1)]
-        assert torch.cat(kept).tolist() == each
-        assert len(coreset) == 32
-    with pytest.raises(NsclError, match="5 images cannot hold one of each of 6 classes"):
-        gd(tmp_path, options={"budget": 5})
-
-
-@given(budget=st.integers(12, 60), widths=st.lists(st.integers(1, 3), min_size=1, max_size=4))
-def test_a_shrinking_coreset_fills_every_budget(budget: int, widths: list[int]) -> None:
-    """With images enough, not one place is left empty and no image comes back."""
-    room = lab(widths)
-    room.stream = stream(widths, images=200)
-    sources = Sources(room, SourceOptions(pool="none", budget=budget))
-    before: set[bytes] = set()
-    for task in range(len(widths)):
-        sources.keep(task)
-        assert sources.coreset is not None
-        kept = [pixels(sources.coreset.task(i).images) for i in range(task + 1)]
-        assert sum(map(len, kept)) == budget
-        counts = [torch.bincount(sources.coreset.task(i).labels) for i in range(task + 1)]
-        assert torch.cat(counts).tolist() == slow_shares(budget, sum(widths[: task + 1]))
-        assert set().union(*kept[:-1]) <= before
-        before = set().union(*kept)
-
-
-def slow_shares(budget: int, classes: int) -> list[int]:
-    """One image after the other, round by round, the newest class first."""
-    found = [0] * classes
-    for number in range(budget):
-        found[classes - 1 - number % classes] += 1
-    return found
-
-
-def pixels(images: torch.Tensor) -> set[bytes]:
-    return {image.numpy().tobytes() for image in images}
-
-
-@pytest.mark.parametrize(("name", "value"), [("random_share", 0.5), ("rank_by", "probability")])
-def test_choices_among_no_external_images_are_refused(
-    name: str, value: object, tmp_path: Path
-) -> None:
-    with pytest.raises(NsclError, match=f"{name}={value} would change nothing.*pool=none"):
-        gd(tmp_path, options={"pool": "none", name: value})
-    gd(tmp_path, options={"pool": "none", "random_share": 0.7, "rank_by": "logit"})
-
-
-@pytest.mark.parametrize("rank_by", ["logit", "probability"])
-def test_the_previous_network_picks_its_share_of_this_tasks_pool(
-    rank_by: str, tmp_path: Path
-) -> None:
-    """Every image of the pool asked one by one: the best three of each old class are taken."""
-    options = {**OPTIONS, "budget": 10, "random_share": 0.5, "rank_by": rank_by}
-    tiny = stream([2, 3, 2], images=20)
-    setup = Setup.build(small("gd-wild", tmp_path, options=options), Ranks(), stream=tiny)
-    method = setup.method
-    assert isinstance(method, GDWild)
-    for old in range(2):
-        method.sources.keep(old)
-    method.start_task(2)
-    choices = SourceOptions(**options)
-    pools = [ExternalImages(method.lab, choices).of_task(task).images for task in (0, 2)]
-    scores = []
-    with torch.no_grad():
-        for image in pools[1]:
-            seen = normalise(image[None], tiny.mean, tiny.std)
-            logits = torch.cat([method.previous(seen, task) for task in range(2)], 1)[0]
-            scores.append(logits if rank_by == "logit" else logits.softmax(0))
-    best = torch.stack(scores).topk(3, dim=0).indices.flatten().unique()
-    chosen = pixels(method.sources.external)
-    assert len(method.sources.external) == 20 + 10
-    assert pixels(pools[1][best]) <= chosen <= pixels(pools[1])
-    assert not chosen & pixels(pools[0])
-
-
-@pytest.mark.parametrize("rank_by", ["logit", "probability"])
-def test_external_images_are_as_many_as_labelled_ones(rank_by: str, tmp_path: Path) -> None:
-    setup, method = at_task(1, tmp_path, options={"rank_by": rank_by})
-    external = method.sources.external
-    assert external is not None
-    assert len(external) == len(setup.stream[1].train) + 30
-    assert external.dtype == torch.uint8
 
 
 def test_without_a_pool_the_previous_and_the_new_teacher_remain(tmp_path: Path) -> None:
