@@ -42,6 +42,20 @@ def test_step_times_leave_out_each_tasks_preparation(section: Section) -> None:
     assert [p.mean for p in times] == pytest.approx([10.0 * (t + 1) for t in range(TASKS)])
 
 
+def test_a_pause_in_one_epoch_is_not_taken_for_a_slow_method(tmp_path: Path) -> None:
+    """Each phase by its own median: 1 and 3 s for 10 steps, as often, though one took 500 s."""
+    took = [("warm-up", 9), ("warm-up", 1), ("warm-up", 1), ("warm-up", 1)]
+    took += [("train", 3), ("train", 500), ("train", 3)]
+    run = make_run(tmp_path, "ewc", finished=False, tasks=1)
+    with MetricsLog(run.metrics_path) as log:
+        for number, (phase, _) in enumerate(took):
+            seconds = sum(each for _, each in took[: number + 1])
+            said = {"epoch": number, "steps": 10 * (EPOCHS + number + 1), "seconds": seconds}
+            log.append({"kind": "epoch", "task": 1, "phase": phase, "loss": 0.5, **said})
+    (section,) = sections(gather([tmp_path]).runs)
+    assert [p.mean for p in views.step_times(section.series[0])] == pytest.approx([10, 200])
+
+
 def test_old_losses_begin_with_their_task(section: Section) -> None:
     found = views.old_losses(section.series[0])
     assert len(found.curves) == 3

@@ -8,7 +8,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from statistics import median
+from typing import Any, NamedTuple
 
 from nscl.metrics import Summary, summary
 from nscl.reporting.errors import MissingDataError
@@ -52,23 +55,43 @@ def step_times(series: Series) -> list[Summary]:
 
 
 def _run_step_times(run: Run) -> list[float]:
-    tasks: dict[int, list[Mapping[str, Any]]] = {}
-    for record in run.epochs:
-        tasks.setdefault(record["task"], []).append(record)
-    times, before = [], 0
-    for task in sorted(tasks):
-        epochs = tasks[task]
-        first, last = epochs[0], epochs[-1]
-        seconds, steps = last["seconds"], last["steps"] - before
-        if last["steps"] > first["steps"]:
-            seconds, steps = seconds - first["seconds"], last["steps"] - first["steps"]
-        elif task >= run.accuracy.tasks and task > min(tasks):
+    times: list[float] = []
+    before = 0
+    for task, records in groupby(run.epochs, key=itemgetter("task")):
+        epochs = list(_epochs_alone(records, before))
+        if not epochs or (len(epochs) == 1 and task >= run.accuracy.tasks and times):
             break
-        if steps <= 0:
-            break
-        times.append(1000.0 * seconds / steps)
-        before = last["steps"]
+        times.append(1000.0 * _usual_step(epochs[1:] or epochs))
+        before += sum(epoch.steps for epoch in epochs)
     return times
+
+
+class _Epoch(NamedTuple):
+    phase: str
+    seconds: float
+    steps: int
+
+
+def _epochs_alone(records: Iterable[Mapping[str, Any]], steps: int) -> Iterator[_Epoch]:
+    """Each epoch's own share of what the log counts: seconds of its task, steps of the run."""
+    seconds = 0.0
+    for record in records:
+        if record["steps"] > steps:
+            yield _Epoch(record["phase"], record["seconds"] - seconds, record["steps"] - steps)
+        seconds, steps = record["seconds"], record["steps"]
+
+
+def _usual_step(epochs: Iterable[_Epoch]) -> float:
+    """Seconds per step by the median epoch of each phase: a machine may pause during one."""
+    phases: dict[str, list[_Epoch]] = {}
+    for epoch in epochs:
+        phases.setdefault(epoch.phase, []).append(epoch)
+    seconds = steps = 0.0
+    for alike in phases.values():
+        taken = sum(epoch.steps for epoch in alike)
+        seconds += taken * median(epoch.seconds / epoch.steps for epoch in alike)
+        steps += taken
+    return seconds / steps
 
 
 @dataclass(frozen=True)
