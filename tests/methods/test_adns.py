@@ -1,5 +1,6 @@
 """AdNS: its head phase, its teacher, its combined null spaces."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from nscl.core.rules import Ratio
 from nscl.core.spectrum import decompose
 from nscl.methods import adns
 from nscl.methods.adns import AdNS, AdNSOptions, distillation
-from nscl.methods.base import Batch, Phase
+from nscl.methods.base import Batch
 from nscl.methods.former import weights_of
 from nscl.training.config import ConfigError
 from nscl.training.experiment import run
@@ -190,4 +191,25 @@ def test_presets_have_the_published_numbers() -> None:
     assert config.options["a_core"] == 180.0
     assert config.options["scale"] == "frobenius"
     assert config.optim.lr == 1e-4
-    assert Phase().epochs is None
+    paper = build_config("split-cifar100-10", {"method": "adns", "preset": "paper"})
+    assert (paper.optim.heads_lr, paper.options["head_epochs"]) == (2e-3, 10)
+
+
+def test_the_small_preset_takes_the_teachers_published_way_in_fewer_epochs() -> None:
+    small_one = build_config("split-cifar100-10", {"method": "adns", "preset": "cpu"}).options
+    assert small_one["head_epochs"] * small_one["head_rate"] == pytest.approx(10 * 2e-3)
+
+
+@pytest.mark.parametrize(("said", "rate"), [({}, 1e-2), ({"head_rate": 0.5}, 0.5)])
+def test_the_head_is_taught_at_a_constant_rate(
+    said: dict[str, object], rate: float, tmp_path: Path
+) -> None:
+    """The backbone's schedule is not the teacher's."""
+    settings = {"epochs": 2, "milestones": [1]}
+    config = small("adns", tmp_path, options={**SHORT, **said}, optim=settings)
+    assert config.optim.heads_lr == 1e-2
+    log = tmp_path / run(config).directory / "metrics.jsonl"
+    records = map(json.loads, log.read_text().splitlines())
+    found = [r for r in records if r["kind"] == "epoch" and r["task"] == 1]
+    assert [r["lr"] for r in found if r["phase"] == "head"] == [[rate], [rate]]
+    assert [r["lr"][0] for r in found if r["phase"] == "train"] == [1e-2, 5e-3]

@@ -11,6 +11,7 @@ import nscl
 from nscl.methods import METHODS
 from nscl.methods.base import Batch, Phase
 from nscl.results import read_metrics
+from nscl.training.config import ConfigError
 from nscl.training.device import Ranks
 from nscl.training.setup import Setup
 from tests.methods.labs import stream
@@ -131,3 +132,30 @@ def test_every_other_method_shows_its_mechanism(
     own = [value for epoch in epochs for name, value in epoch.items() if name.startswith("method/")]
     assert any(value != 0 for value in own)
     assert [epoch["loss"] for epoch in epochs] != plain
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "rate"),
+    [
+        ("independent", {}, 1e-2),
+        ("joint", {}, 1e-2),
+        ("joint", {"start": "continue"}, 1e-3),
+        ("finetune", {}, 1e-3),
+    ],
+)
+def test_what_starts_anew_learns_at_the_first_tasks_rate(
+    method: str, options: dict[str, object], rate: float, tmp_path: Path
+) -> None:
+    config = small(method, tmp_path, options=options, optim={"later_lr": 1e-3})
+    setup = Setup.build(config, Ranks())
+    assert setup.method.parameter_groups(0)[0]["lr"] == 1e-2
+    assert setup.method.parameter_groups(1)[0]["lr"] == rate
+
+
+@pytest.mark.parametrize("method", ["independent", "joint"])
+def test_statistics_of_random_weights_are_not_held(method: str, tmp_path: Path) -> None:
+    """Each task starts anew, so those of the first belong to none of the others."""
+    said = {"model": {"name": "convnet"}, "bn_stats": "frozen"}
+    with pytest.raises(ConfigError, match=f"frozen does not go with '{method}'.*per_task"):
+        Setup.build(small(method, tmp_path, **said), Ranks())
+    Setup.build(small("finetune", tmp_path, **said), Ranks()).close()

@@ -42,6 +42,21 @@ def test_patches_outnumber_the_features_of_the_widest_layer(method: str, preset:
     assert config.options["samples"] * 4 * 4 > features == 4608
 
 
+@pytest.mark.parametrize("method", ["adam-nscl", "connector", "adns"])
+def test_official_is_what_the_released_code_does(method: str) -> None:
+    """METHODS §2.5 a, b, e; ``paper`` has none of it."""
+    names = ("scale", "features", "literal")
+    released, printed = (settled(method, preset).options for preset in ("official", "paper"))
+    assert [released[name] for name in names] == ["frobenius", "batch_mean", True]
+    assert [printed[name] for name in names] == ["none", "per_sample", False]
+
+
+def test_warming_up_a_head_stays_a_small_part_of_the_training() -> None:
+    for preset in ("official", "cpu"):
+        config = settled("lwf", preset)
+        assert config.options["warmup_epochs"] <= config.optim.epochs / 4
+
+
 def test_small_presets_are_as_they_were() -> None:
     """Recorded results name them by the hash of these very settings."""
     samples = {"ewc": 1000, "mas": 1000, "muc-mas": 400, "gpm": 125, "sgp": 125}

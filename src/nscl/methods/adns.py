@@ -45,12 +45,14 @@ class AdNSOptions(Options):
     kl_coef: NonNegativeFloat = 0.5
     temperature: PositiveFloat = 2.0
     head_epochs: NonNegativeInt = 10  # 0: no teacher
+    head_rate: PositiveFloat | None = None  # of its plain SGD, constant; None: the heads' own rate
     # The teacher answers on the very batch that is trained on; "recorded", as released: its logits
     # of one augmentation of each image, whatever augmentation is trained on.
     teacher: Literal["same_batch", "recorded"] = "same_batch"
     scale: Literal["none", "frobenius"] = "none"
     norms: Literal["ewc", "freeze", "train"] = "ewc"
     features: Literal["per_sample", "batch_mean"] = "per_sample"
+    literal: bool = False  # the authors' float32 rule
     stats_augment: bool = True
 
     @model_validator(mode="after")
@@ -62,7 +64,8 @@ class AdNSOptions(Options):
     def unread(self) -> Mapping[str, str]:
         """Without a teacher, all that is said of it."""
         if self.head_epochs == 0:
-            return dict.fromkeys(("kl_coef", "temperature", "teacher"), "head_epochs above 0")
+            names = ("kl_coef", "temperature", "teacher", "head_rate")
+            return dict.fromkeys(names, "head_epochs above 0")
         weightless = self.kl_coef == 0
         return dict.fromkeys(("temperature", "teacher"), "kl_coef above 0") if weightless else {}
 
@@ -101,15 +104,14 @@ class AdNS(Guarded):
         """From the second task on, the head first."""
         if task == 0 or self.choices.head_epochs == 0:
             return (Phase(),)
-        return (Phase(HEAD, epochs=self.choices.head_epochs), Phase())
+        return (Phase(HEAD, epochs=self.choices.head_epochs, decays=False), Phase())
 
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
         """Plain SGD for the head alone; a head that all tasks share is guarded there as well."""
         if phase.name != HEAD:
             return super().optimizer(task, phase)
-        rate = self.lab.rates.heads_lr
         head = [p for _, p in self.model.head_parameters(task)]
-        return self.guard(SGD([{"params": head, "lr": rate, "base_lr": rate}], lr=rate))
+        return self.guard(SGD(head, lr=self.choices.head_rate or self.lab.rates.heads_lr))
 
     def training_split(self, task: int) -> Split:
         """With recorded logits, images carry their number in the place of the label."""
@@ -185,7 +187,7 @@ class AdNS(Guarded):
         self, before: Projection | None, moments: Moments, task: int
     ) -> tuple[Projection, Spectrum]:
         chosen, (dense, noise) = self.choices, moments.written_out()
-        rule = Ratio(chosen.threshold_of(task, self.lab.tasks))
+        rule = Ratio(chosen.threshold_of(task, self.lab.tasks), literal=chosen.literal)
         found, frame = decompose(dense, rule, noise=noise)
         vectors, weights = frame, found.weights
         if before is not None:

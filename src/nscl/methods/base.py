@@ -86,6 +86,7 @@ class Phase:
     epochs: int | None = None  # None: as configured
     repeats: int = 1  # steps per batch
     batch_size: int | None = None  # None: as configured
+    decays: bool = True  # rates follow the configured schedule; else they stay as they are
 
 
 class Rates(Protocol):
@@ -174,6 +175,10 @@ class Method:
         """What ``nscl tune`` varies with these options: a value that nothing reads is no trial."""
         return cls.tuning
 
+    def is_untrained(self, task: int) -> bool:
+        """Whether a task begins with random weights: the first, or all where each starts anew."""
+        return task == 0
+
     def training_split(self, task: int) -> Split:
         """The data of a task's epochs."""
         return self.lab.stream[task].train
@@ -199,11 +204,12 @@ class Method:
         without one (METHODS §1.2).
         """
         rates = self.lab.rates
+        rate = rates.backbone_lr(0 if self.is_untrained(task) else task)
         backbone = [p for _, p in self.model.backbone_parameters(norms=False)]
         norms = [p for _, p in self.model.norm_parameters()]
         head = [p for _, p in self.model.head_parameters(task)]
         groups = [
-            {"params": backbone, "lr": rates.backbone_lr(task), "weight_decay": rates.weight_decay},
+            {"params": backbone, "lr": rate, "weight_decay": rates.weight_decay},
             {"params": head, "lr": rates.heads_lr, "weight_decay": 0.0},
             {"params": norms, "lr": rates.norms_lr, "weight_decay": rates.weight_decay},
         ]

@@ -35,9 +35,13 @@ class Joint(Method):
         self._initial = {k: v.clone() for k, v in lab.model.state_dict().items()}
         self._heads = LearningHeads(lab.model)
 
+    def is_untrained(self, task: int) -> bool:
+        """Every task, if asked to start from scratch."""
+        return task == 0 or self.start == "scratch"
+
     def start_task(self, task: int) -> None:
         """Forget everything first, if asked to start from scratch."""
-        if self.start == "scratch":
+        if self.is_untrained(task):
             self.model.load_state_dict(self._initial)
 
     def training_split(self, task: int) -> Split:

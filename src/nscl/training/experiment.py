@@ -178,7 +178,8 @@ class Experiment:
         if state is not None and place.step:
             torch.set_rng_state(state["rng"])
             tally = Tally(**state["tally"])
-        set_rates(optimizer, self.config.optim, place.epoch, epochs)
+        if phase.decays:
+            set_rates(optimizer, self.config.optim, place.epoch, epochs)
         self.setup.model.train()
         batches = self.setup.loaders(
             self.method.training_split(place.task),

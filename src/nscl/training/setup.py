@@ -89,8 +89,13 @@ class Setup:
         seed_all(config.seed, "model")
         model = _placed(kind.network(_model(config, stream), options), config, device)
         loaders = Loaders(config, stream, device, ranks)
-        statistics = NormStatistics(model, config.bn_stats)
-        return cls(stream, model, statistics, loaders, kind(_lab(config, model, loaders), options))
+        method = kind(_lab(config, model, loaders), options)
+        if config.bn_stats == "frozen" and method.is_untrained(1):
+            raise ConfigError(
+                f"bn_stats=frozen does not go with {config.method!r}, which starts each task anew: "
+                "the statistics held would be those of random weights; choose shared or per_task"
+            )
+        return cls(stream, model, NormStatistics(model, config.bn_stats), loaders, method)
 
     def close(self) -> None:
         """Give up hooks."""
