@@ -2,8 +2,9 @@
 
     NSCL_DATA=... python experiments/official_task1.py --epochs 3 [--logs FOLDER]
 
-Full-width ResNet-18, preset ``official``; per-sample covariances after the last epoch. Takes about
-ten minutes per epoch on two cores, and as long again for the spectra. Resumable: run it again.
+Full-width ResNet-18, preset ``official`` but for covariances of single samples and the rule as
+``nscl.Memory`` has them, after the last epoch. Takes about 25 minutes on one core for three epochs
+and the spectra. Resumable: run it again.
 """
 
 import argparse
@@ -45,7 +46,7 @@ def main() -> None:
         {
             "preset": "official",
             "optim": {"epochs": arguments.epochs},
-            "options": {"features": "per_sample"},
+            "options": {"features": "per_sample", "literal": False},
             "data": {"first": 2},
             "out": arguments.out,
         },

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nscl.results import Result as Result
     from nscl.training.config import RunConfig as RunConfig
     from nscl.training.experiment import run as run
+    from nscl.training.prepare import build_config as build_config
 
 _HOME = {
     "Energy": "nscl.core.rules",
@@ -39,6 +40,7 @@ _HOME = {
     "Ridge": "nscl.core.rules",
     "RunConfig": "nscl.training.config",
     "Tolerance": "nscl.core.rules",
+    "build_config": "nscl.training.prepare",
     "register_layer": "nscl.core.layers",
     "run": "nscl.training.experiment",
 }
@@ -57,6 +59,7 @@ __all__ = [
     "RunConfig",
     "Tolerance",
     "__version__",
+    "build_config",
     "register_layer",
     "run",
 ]

@@ -129,7 +129,7 @@ def test_run_show_json_and_own_model(tmp_path: Path) -> None:
     code, output, errors = outcome("show", records[0]["run"], cwd=tmp_path)
     assert code == 0, errors
     assert f"ACC {records[-1]['acc']:.2f} %" in output
-    assert "spectra after task" in output
+    assert "spectra of what is held after task" in output
 
 
 @pytest.mark.parametrize("what", ["methods", "benchmarks", "models", "presets"])

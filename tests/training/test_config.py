@@ -1,10 +1,12 @@
 """One configuration, three doors: the same settings from anywhere make the same run."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from nscl.results import run_name
 from nscl.training.config import ConfigError, Optim, RunConfig, merge
@@ -160,3 +162,20 @@ def test_none_is_a_value_of_a_methods_options(none: str | None) -> None:
     assert config.options["samples"] is None
     with pytest.raises(ConfigError, match=r"method\.strength"):
         build_config("split-digits-5", {**said, "options": {"strength": none}})
+
+
+def settings_of(part: type[BaseModel], path: str = "") -> Iterator[tuple[str, str | None]]:
+    for name, field in part.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from settings_of(kind, f"{path}{name}.")
+        else:
+            yield path + name, field.description
+
+
+def test_every_setting_is_explained_in_words_of_its_own() -> None:
+    """They are what `nscl run --help` says."""
+    said = dict(settings_of(RunConfig))
+    assert len(said) > 30
+    assert [name for name, words in said.items() if not words] == []
+    assert len(set(said.values())) == len(said)

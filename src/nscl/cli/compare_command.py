@@ -19,7 +19,7 @@ def compare(
     engine: EngineName = "local",
     address: str | None = None,
     out: Path = Path("runs"),
-    settings: Annotated[Settings, Parameter(name="*")] = NOTHING_SAID,
+    settings: Annotated[Settings, Parameter(name="*", show_default=False)] = NOTHING_SAID,
     quiet: bool = False,
     json: bool = False,
 ) -> int:

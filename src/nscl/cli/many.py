@@ -26,6 +26,7 @@ class Settings(Part):
     """What holds for all runs: the settings of ``nscl run`` but method, seed and out."""
 
     preset: Literal["paper", "official", "cpu", "quick"] | None = None
+    """All that is not said. Without: paper for the paper's three benchmarks, quick elsewhere."""
     optim: Optim = Optim()
     data: Data = Data()
     model: Model = Model()
@@ -34,8 +35,10 @@ class Settings(Part):
     eval_each_epoch: bool = False
     track_old_losses: int = Field(0, ge=0)
     device: str = "auto"
-    threads: int | None = Field(None, ge=1)  # of each run; None: the cores divided by the jobs
+    threads: int | None = Field(None, ge=1)
+    """Of each run; the cores divided by the jobs if not said."""
     data_dir: Path | None = None
+    """Where data are looked for first; then $NSCL_DATA, then the cache."""
 
     def said(self) -> dict[str, Any]:
         """What the user said, and nothing else."""

@@ -10,7 +10,7 @@ from nscl.training.config import RunConfig
 
 
 def run(
-    settings: Annotated[RunConfig, Parameter(name="*")],
+    settings: Annotated[RunConfig, Parameter(name="*", show_default=False)],
     /,
     *,
     config: Path | None = None,

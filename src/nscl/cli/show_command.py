@@ -67,7 +67,9 @@ def _matrix_table(rows: list[list[float]]) -> Table:
 def _spectra_table(path: Path) -> Table:
     found = spectra.read(path)
     last = max(found)
-    table = Table(title=f"spectra after task {last + 1}", title_justify="left", box=None)
+    # A stream's last task is not remembered: nothing comes after it that it had to be held for.
+    title = f"spectra of what is held after task {last + 1}"
+    table = Table(title=title, title_justify="left", box=None)
     for name in ("layer", "features", "free", "R", "condition"):
         table.add_column(name, justify="left" if name == "layer" else "right")
     for layer, pair in found[last].items():

@@ -21,7 +21,7 @@ def sweep(
     address: str | None = None,
     out: Path = Path("runs"),
     options: dict[str, Any] | None = None,
-    settings: Annotated[Settings, Parameter(name="*")] = NOTHING_SAID,
+    settings: Annotated[Settings, Parameter(name="*", show_default=False)] = NOTHING_SAID,
     quiet: bool = False,
     json: bool = False,
 ) -> int:

@@ -27,7 +27,7 @@ def tune(
     out: Path = Path("experiments/tuned"),
     runs: Path = Path("runs/tuning"),
     options: dict[str, Any] | None = None,
-    settings: Annotated[Settings, Parameter(name="*")] = NOTHING_SAID,
+    settings: Annotated[Settings, Parameter(name="*", show_default=False)] = NOTHING_SAID,
     quiet: bool = False,
     json: bool = False,
 ) -> int:

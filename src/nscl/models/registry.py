@@ -30,7 +30,7 @@ MODELS: Mapping[str, ModelInfo] = {
     for info in (
         ModelInfo(
             "resnet18",
-            "PreAct ResNet-18 with the small-image stem; width 64 is the paper's, 20 the reduced",
+            "PreAct ResNet-18 with the small-image stem; width 64 is the paper's, 8 preset cpu's",
             "nscl.models.preact_resnet:preact_resnet18",
         ),
         ModelInfo(

@@ -24,25 +24,36 @@ class ConfigError(NsclError, ValueError):
 
 
 class Part(BaseModel):
-    """A frozen part of the configuration that refuses unknown names."""
+    """A frozen part of the configuration that refuses unknown names; its words are the help's."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Optim(Part):
     """How weights are learned."""
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
-    lr: float = Field(1e-3, gt=0)  # backbone, first task
-    later_lr: float | None = Field(None, gt=0)  # backbone, tasks after the first; None: lr
-    head_lr: float | None = Field(None, gt=0)  # None: lr
-    norm_lr: float | None = Field(None, gt=0)  # None: lr, in later tasks too
-    weight_decay: float = Field(0.0, ge=0)  # in the gradient (adam, sgd) or decoupled (adamw)
-    momentum: float = Field(0.9, ge=0, lt=1)  # sgd
+    """The optimizer, fresh for every task."""
+    lr: float = Field(1e-3, gt=0)
+    """Rate of the backbone in the first task."""
+    later_lr: float | None = Field(None, gt=0)
+    """Rate of the backbone in all other tasks; as lr if not said."""
+    head_lr: float | None = Field(None, gt=0)
+    """Rate of the heads; as lr if not said."""
+    norm_lr: float | None = Field(None, gt=0)
+    """Rate of normalisation layers; as lr if not said, in later tasks too."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Of everything but heads: in the gradient (adam, sgd) or decoupled (adamw)."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """Of sgd."""
     epochs: int = Field(5, ge=1)
+    """Per task."""
     batch_size: int = Field(32, ge=1)
-    milestones: tuple[int, ...] = ()  # epochs at which all rates are multiplied by gamma
+    """Images per step."""
+    milestones: tuple[int, ...] = ()
+    """Epochs at which all rates are multiplied by gamma."""
     gamma: float = Field(0.5, gt=0)
+    """What rates are multiplied by at milestones."""
 
     def backbone_lr(self, task: int) -> float:
         """Rate of weights that all tasks share."""
@@ -72,47 +83,75 @@ class Data(Part):
     """Which stream of tasks."""
 
     order: Literal["natural", "random"] = "natural"
-    order_seed: int = 0  # of the random order
-    tasks: int | None = Field(None, ge=1)  # how many tasks the classes are divided into
-    first: int | None = Field(None, ge=1)  # train on the first so many tasks only
-    size: int | None = Field(None, ge=4)  # pictures of folder: streams, in pixels
-    scenario: Literal["task", "domain"] | None = None  # None: as the benchmark is meant
+    """Of the classes."""
+    order_seed: int = 0
+    """Of the random order."""
+    tasks: int | None = Field(None, ge=1)
+    """How many tasks the classes are divided into."""
+    first: int | None = Field(None, ge=1)
+    """Train on the first so many tasks only."""
+    size: int | None = Field(None, ge=4)
+    """Pixels to which pictures of folder: streams are resized."""
+    scenario: Literal["task", "domain"] | None = None
+    """A head per task or one for all; as the benchmark is meant if not said."""
     augment: Literal["default", "none", "crop-flip"] = "default"
-    max_bytes: int | None = Field(None, ge=0)  # pictures of more are decoded while training
-    digest: str | None = None  # of a stream that was handed over in Python
+    """Of training images; default is what the benchmark is trained with."""
+    max_bytes: int | None = Field(None, ge=0)
+    """Pictures that need more memory than this are decoded while training."""
+    digest: str | None = None
+    """Of a stream that was handed over in Python; not to be said."""
 
 
 class Model(Part):
     """Which network."""
 
     name: str = "resnet18"
+    """See nscl list models."""
     width: int | None = Field(None, ge=1)
+    """Channels of its first stage, or units of a layer."""
     memory_format: Literal["contiguous", "channels_last"] = "contiguous"
+    """Of images and weights: a matter of speed."""
 
 
 class RunConfig(Part):
     """Everything about one run."""
 
     benchmark: str
+    """See nscl list benchmarks; or folder:PATH, your own pictures in class folders."""
     method: str = "adam-nscl"
+    """See nscl list methods; or package.module:Class, a method of your own. Without: adam-nscl."""
     preset: Literal["paper", "official", "cpu", "quick"] = "quick"
+    """All that is not said. Without: paper for the paper's three benchmarks, quick elsewhere."""
     seed: int = Field(0, ge=0)
-    options: dict[str, Any] = {}  # of the method: --method.NAME
+    """Of all that is random. Without: 0."""
+    options: dict[str, Any] = {}
+    """Of the method: say --method.NAME instead."""
     optim: Optim = Optim()
+    """How weights are learned."""
     data: Data = Data()
+    """Which stream of tasks."""
     model: Model = Model()
+    """Which network."""
     bn_stats: Literal["shared", "frozen", "per_task"] = "shared"
+    """BatchNorm's running statistics over the tasks."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    eval_each_epoch: bool = False  # test the current task after every epoch, for curves
-    # After every epoch, log the training loss of the first so many tasks (on up to 512 images of
-    # each). It looks at old data, so it is for pictures of what is forgotten only.
+    """Of training; bf16 is autocast."""
+    eval_each_epoch: bool = False
+    """Test the current task after every epoch, for curves."""
     track_old_losses: int = Field(0, ge=0)
+    """Log the training loss of the first so many tasks after every epoch. It looks at old data (up
+    to 512 images of each), so it is for pictures of what is forgotten only."""
     # Where and how it runs, and what reports call it: not part of the run's name.
     device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
     threads: int | None = Field(None, ge=1)
+    """Of torch on the processor."""
     data_dir: Path | None = None
+    """Where data are looked for first; then $NSCL_DATA, then the cache."""
     out: Path = Path("runs")
-    label: str | None = Field(None, min_length=1)  # in reports; None: its method and options
+    """The folder of run folders. Without: runs."""
+    label: str | None = Field(None, min_length=1)
+    """What reports call it; its method and unusual options if not said."""
 
     @field_validator("device")
     @classmethod

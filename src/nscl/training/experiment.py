@@ -42,7 +42,8 @@ def run(
     configuration, so that a run never continues on other data.
 
     >>> import nscl
-    >>> nscl.run(nscl.RunConfig(benchmark="split-digits-5", method="finetune"))  # doctest: +SKIP
+    >>> config = nscl.build_config("split-digits-5", {"method": "finetune"})
+    >>> nscl.run(config)  # doctest: +SKIP
     """
     config = complete(config)
     if stream is not None:

@@ -12,8 +12,11 @@ from nscl.training.presets import PRESETS, default_preset, preset
 def build_config(benchmark: str, said: Mapping[str, Any], *, file: Path | None = None) -> RunConfig:
     """Merge preset, TOML file and what was said, and validate the method's own options too.
 
-    >>> build_config("split-digits-5", {"method": "finetune"}).optim.name
-    'adam'
+    This is what ``nscl run`` does; a bare ``RunConfig`` has the defaults of no preset.
+
+    >>> config = build_config("split-digits-5", {"method": "finetune", "optim": {"epochs": 2}})
+    >>> config.preset, config.model.name, config.optim.epochs
+    ('quick', 'mlp', 2)
     """
     spoken = merge(read_toml(file) if file else {}, said)
     spoken.pop("benchmark", None)
