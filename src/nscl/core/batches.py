@@ -1,10 +1,13 @@
 """What a batch is: a tensor, a tuple whose first item is the input, or keyword arguments."""
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from nscl.errors import FeatureError
 
 
 def call(model: nn.Module, batch: Any) -> Any:
@@ -19,32 +22,71 @@ def to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, Tensor):
         # What was made under inference_mode cannot be differentiated through, a copy can.
         return value.to(device, copy=value.is_inference())
-    if callable(getattr(value, "to", None)):  # BatchEncoding, PackedSequence: they know how
+    # BatchEncoding, PackedSequence: they know how. Asked of the type: keys may be attributes.
+    if callable(getattr(type(value), "to", None)):
         return value.to(device)
     if isinstance(value, Mapping):
-        return {key: to_device(item, device) for key, item in value.items()}
+        return _mapping(value, {key: to_device(item, device) for key, item in value.items()})
     if isinstance(value, tuple | list):
-        moved = [to_device(item, device) for item in value]
-        return type(value)(*moved) if hasattr(value, "_fields") else type(value)(moved)
+        return _sequence(value, [to_device(item, device) for item in value])
     return value
 
 
+def _mapping(value: Mapping[Any, Any], moved: dict[Any, Any]) -> Any:
+    """The same kind of mapping with other values: its keys may be attributes as well."""
+    if type(value) is dict or not isinstance(value, MutableMapping):
+        return moved
+    try:
+        made: Any = copy.copy(value)
+        made.update(moved)
+        if getattr(value, "__dict__", None) is value:
+            made.__dict__ = made  # the recipe by which attributes are the items
+    except Exception as problem:
+        raise _not_made_anew(value) from problem
+    return made
+
+
+def _sequence(value: Sequence[Any], moved: list[Any]) -> Any:
+    """The same kind of tuple or list with other items, if its constructor takes them."""
+    kind: Any = type(value)
+    try:
+        made = kind(*moved) if hasattr(kind, "_fields") else kind(moved)
+        is_same = all(one is other for one, other in zip(made, moved, strict=True))
+    except Exception as problem:
+        raise _not_made_anew(value) from problem
+    if not is_same:
+        raise _not_made_anew(value)
+    return made
+
+
+def _not_made_anew(value: Any) -> FeatureError:
+    name = type(value).__name__
+    return FeatureError(
+        f"a batch is a {name}, which could not be made anew with tensors on the model's device: "
+        f"give {name} a method to(device), or hand over plain tuples, lists or dicts"
+    )
+
+
 def samples_in(batch: Any) -> int:
-    """Number of samples: the first dimension of the first tensor (1 where there is none)."""
-    first = _first_tensor(batch)
-    if first is None or first.ndim == 0:
-        return 1
-    return int(first.size(0)) if first.numel() else 0  # a nested tensor has no other size
+    """Number of samples: the first dimension of the first tensor that has one (else 1).
+
+    >>> samples_in((torch.tensor(3), {"x": torch.zeros(64, 6)}))
+    64
+    """
+    found = [tensor for tensor in tensors_in(batch) if tensor.ndim]
+    filled = [tensor for tensor in found if tensor.numel()]
+    if found and not filled:
+        return 0
+    return int(filled[0].size(0)) if filled else 1  # a nested tensor has no other size
 
 
-def _first_tensor(batch: Any) -> Tensor | None:
-    if isinstance(batch, Tensor):
-        return batch
-    if isinstance(batch, Mapping):
-        batch = list(batch.values())
-    if isinstance(batch, Sequence) and not isinstance(batch, str):
-        return next((item for item in batch if isinstance(item, Tensor)), None)
-    return None
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors of a batch or an output, however deep, in their order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors_in(item)
 
 
 def describe(batch: Any) -> str:
