@@ -1,8 +1,8 @@
-"""What a memory can be told to do, and which choices contradict each other."""
+"""What a memory can be told to do, which choices contradict each other, and that they stay."""
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from nscl.core.rules import Rule
+from nscl.core.rules import Rule, rule_to_dict
 
 ActsOn = Literal["step", "displacement"]
 Scale = Literal["none", "frobenius"]
@@ -41,3 +41,39 @@ def check_choices(rule: Rule, **said: str | None) -> None:
             "scale='frobenius' shrinks every step; acting on the whole displacement it would "
             "shrink the same movement again and again: use acts_on='step'"
         )
+
+
+class Chosen:
+    """The options of a memory: readable like any attribute, and chosen once."""
+
+    rule: Rule
+    acts_on: ActsOn
+    scale: Scale
+    norms: Norms
+    statistics: StatisticsMode
+    unsupported: Unsupported
+    exclude: tuple[str, ...]
+    offload: Offload | None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse a second choice: projections made by the first would stay, and files would lie."""
+        if name in Chosen.__annotations__ and name in vars(self):
+            raise AttributeError(
+                f"{name} of a memory cannot be changed: what is remembered was projected by it. "
+                f"Make another one, Memory(model, {name}=...), give it this one's state_dict() by "
+                "load_state_dict, and let it protect the optimizer instead"
+            )
+        super().__setattr__(name, value)
+
+    def options(self) -> dict[str, Any]:
+        """How this memory was configured, as plain data."""
+        return {
+            "rule": rule_to_dict(self.rule),
+            "acts_on": self.acts_on,
+            "scale": self.scale,
+            "norms": self.norms,
+            "statistics": self.statistics,
+            "unsupported": self.unsupported,
+            "exclude": list(self.exclude),
+            "offload": self.offload,
+        }

@@ -19,6 +19,7 @@ from nscl.core import storage
 from nscl.core.batches import call
 from nscl.core.choices import (
     ActsOn,
+    Chosen,
     Norms,
     Offload,
     Scale,
@@ -37,7 +38,7 @@ from nscl.core.inventory import (
 from nscl.core.protection import Protection, check_holds, check_unguarded, inner_optimizer
 from nscl.core.remembering import Forward, Gathered, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
-from nscl.core.rules import Ratio, Rule, rule_to_dict
+from nscl.core.rules import Ratio, Rule
 from nscl.core.shards import reshard
 from nscl.core.state import State, check_model, check_weights, combine, extend
 from nscl.core.strays import (
@@ -52,7 +53,7 @@ from nscl.core.strays import (
 from nscl.errors import NsclWarning
 
 
-class Memory:
+class Memory(Chosen):
     """Second-order statistics of each layer's inputs, and the null space they leave free.
 
     >>> model = nn.Linear(4, 2)
@@ -213,19 +214,6 @@ class Memory:
         check_weights(other._state, found, known=self._state.reference.keys())
         self._replace(combine(self._state, other._state, same_tasks=same_tasks))
         return self.report()
-
-    def options(self) -> dict[str, Any]:
-        """How this memory was configured, as plain data."""
-        return {
-            "rule": rule_to_dict(self.rule),
-            "acts_on": self.acts_on,
-            "scale": self.scale,
-            "norms": self.norms,
-            "statistics": self.statistics,
-            "unsupported": self.unsupported,
-            "exclude": list(self.exclude),
-            "offload": self.offload,
-        }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that cannot be recomputed, as tensors and plain data.
