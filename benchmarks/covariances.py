@@ -13,9 +13,10 @@ from benchmarks.catalogue import figure
 from benchmarks.figure import Figure, at_least
 from benchmarks.network import BATCH, BATCHES_PER_TASK, batch, network
 from benchmarks.timing import Stopwatch
-from nscl.core.anchors import FisherSums, default_loss
+from nscl.core.anchors import FisherSums
 from nscl.core.inventory import take_inventory
 from nscl.core.layers import Call, layer_type_of
+from nscl.core.losses import default_loss
 from nscl.core.remembering import Pass
 from nscl.core.running import MEASURED, Observation, RunningSums
 

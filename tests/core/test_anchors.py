@@ -1,6 +1,6 @@
 """Norm layers held by EWC: the Fisher by its definition, many tasks in two tensors."""
 
-from types import SimpleNamespace
+import warnings
 from typing import Any, Literal
 
 import pytest
@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import nscl
-from nscl.core.anchors import STRENGTH, Anchor, FisherSums, default_loss
+from nscl.core.anchors import STRENGTH, Anchor, FisherSums
 from nscl.errors import FeatureError
-from tests.core.memories import move
+from tests.core.memories import move, remembered, same
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -117,40 +117,6 @@ def test_the_gradient_has_the_parameters_precision(dtype: torch.dtype) -> None:
     assert anchor.rows(1, 2).gradient(torch.ones(1, dtype=dtype)).shape == (1,)
 
 
-LOGITS = torch.tensor([[2.0, 0.0], [0.0, 1.0]], requires_grad=True)
-CROSS_ENTROPY = F.cross_entropy(LOGITS, torch.tensor([0, 1]))
-SQUARED = (2.0**2 + 1.0**2) / 2
-
-
-@pytest.mark.parametrize(
-    "output", [LOGITS, {"logits": LOGITS}, SimpleNamespace(logits=LOGITS), {"logits": LOGITS[None]}]
-)
-def test_logits_are_their_own_labels(output: Any) -> None:
-    assert float(default_loss(output).detach()) == pytest.approx(float(CROSS_ENTROPY.detach()))
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        (LOGITS, torch.ones(3)),
-        [torch.tensor([1]), LOGITS],
-        {"hidden": LOGITS},
-        LOGITS[..., None],
-        LOGITS.flatten()[[0, 3], None],
-        LOGITS.flatten()[[0, 3]],
-        {"logits": "none", "x": {"deep": LOGITS}},
-    ],
-)
-def test_other_outputs_are_held_by_their_squared_norm(output: Any) -> None:
-    assert float(default_loss(output).detach()) == pytest.approx(SQUARED)
-
-
-@pytest.mark.parametrize("output", [torch.arange(3), None, "text", [], {"ids": torch.arange(2)}])
-def test_an_output_without_numbers_asks_for_a_loss(output: Any) -> None:
-    with pytest.raises(FeatureError, match="no floating-point tensor: give remember a loss"):
-        default_loss(output)
-
-
 def test_a_loss_of_ones_own_replaces_the_labels() -> None:
     model, x = network(nn.LayerNorm(4)), torch.randn(5, 3).double()
     labels = torch.tensor([0, 1, 2, 0, 1])
@@ -177,6 +143,96 @@ def test_norms_that_have_not_run_are_free() -> None:
         told = {line.name: line.protected_by for line in report.layers}
         assert told["used"] == how
         assert told["unused"] == ("left free" if norms == "train" else "free until remembered")
+
+
+class Branched(nn.Module):
+    """A norm on the way to each of two outputs."""
+
+    def __init__(self, outputs: Any = lambda one, two: (one, two)) -> None:
+        super().__init__()
+        self.body, self.one, self.two = nn.Linear(3, 4), nn.LayerNorm(4), nn.LayerNorm(4)
+        self.outputs = outputs
+
+    def forward(self, x: Tensor) -> Any:
+        hidden = self.body(x)
+        return self.outputs(self.one(hidden), self.two(hidden))
+
+
+W = torch.randn(3, 4)
+OUTPUTS: dict[str, Any] = {
+    "tuple": lambda one, two: (one, two),
+    "dict": lambda one, two: {"boxes": one, "masks": two},
+    "nested": lambda one, two: [torch.arange(4), {"heads": (one, two)}],
+}
+
+
+@pytest.mark.parametrize("outputs", OUTPUTS.values(), ids=OUTPUTS.keys())
+def test_norms_on_the_way_to_every_output_are_anchored(outputs: Any) -> None:
+    model, x = Branched(outputs).double(), torch.randn(8, 3).double()
+    memory = nscl.Memory(model)
+    memory.remember([x])
+    found = memory.state_dict()["tensors"]
+    for name in ("one", "two"):
+        norm = model.get_submodule(name)
+        loss = norm(model.body(x)).square().sum() / 8
+        (gradient,) = torch.autograd.grad(loss, [norm.weight])
+        assert torch.allclose(found[f"fisher/{name}.weight"], 8 * gradient**2, rtol=1e-12)
+
+
+UNREACHED: dict[str, Any] = {
+    "beside logits": lambda one, two: {"logits": one, "hidden": two},
+    "detached": lambda one, two: (one, two.detach()),
+    "left out": lambda one, two: one,
+}
+
+
+@pytest.mark.parametrize("outputs", UNREACHED.values(), ids=UNREACHED.keys())
+def test_a_norm_that_the_loss_does_not_reach_is_not_called_protected(outputs: Any) -> None:
+    model, x = Branched(outputs), torch.randn(8, 3)
+    memory = nscl.Memory(model)
+    with pytest.warns(nscl.NsclWarning, match=r"not anchored: two\.weight, two\.bias: .*loss="):
+        report = memory.remember([x])
+    told = {line.name: (line.protected_by, line.free) for line in report.layers}
+    assert told["one"] == ("ewc", 0)
+    assert told["two"] == ("free until remembered", 8)
+    both = memory.remember([x], loss=lambda _, x: (model.one(x @ W) * model.two(x @ W)).mean())
+    assert {line.protected_by for line in both.layers[1:]} == {"ewc"}
+    frozen = nscl.Memory(model, norms="freeze").remember([x])
+    assert {line.protected_by for line in frozen.layers[1:]} == {"frozen"}
+
+
+def test_a_norm_under_the_models_own_no_grad_is_told_and_nothing_changes_if_that_is_an_error(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    class Frozen(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                hidden = self[1](self[0](x))
+            return self[3](self[2](hidden))
+
+    model = Frozen(nn.Linear(3, 4), nn.LayerNorm(4), nn.LayerNorm(4), nn.Linear(4, 3))
+    memory, x = nscl.Memory(model), torch.randn(8, 3)
+    memory.protect(optimizer := torch.optim.SGD(model.parameters(), 0.1))
+    known = remembered(memory)
+    warnings.simplefilter("error")
+    with pytest.raises(nscl.NsclWarning, match=r"not anchored: 1\.weight, 1\.bias: "):
+        memory.remember([x])
+    assert same(remembered(memory), known)
+    warnings.simplefilter("always")
+    report = memory.remember([x])
+    assert [w.filename for w in recwarn] == [__file__]
+    assert [line.protected_by for line in report.layers[-2:]] == ["free until remembered", "ewc"]
+    del optimizer
+
+
+def test_a_norm_that_some_batches_reach_is_anchored_by_those() -> None:
+    turns, x = iter([True, False, True, True]), torch.randn(8, 3)
+    model = Branched(lambda one, two: (one, two if next(turns) else two.detach()))
+    half, whole = nscl.Memory(model), nscl.Memory(model)
+    half.remember([x, x])
+    whole.remember([x, x])
+    fisher = [m.state_dict()["tensors"]["fisher/two.weight"] for m in (half, whole)]
+    assert torch.equal(2 * fisher[0], fisher[1])
 
 
 @pytest.mark.parametrize("make", NORMS.values(), ids=NORMS.keys())
@@ -304,8 +360,3 @@ def test_a_gradient_that_is_not_finite_names_its_parameter_and_changes_nothing()
         memory.remember([torch.randn(8, 3)])
     assert not memory._state.anchors
     assert not memory._state.covariances
-
-
-def test_outputs_in_half_precision_are_summed_in_single() -> None:
-    output = torch.full((2, 300, 300), 2.0, dtype=torch.float16)
-    assert default_loss(output) == 4.0 * 300 * 300

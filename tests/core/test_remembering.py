@@ -103,6 +103,26 @@ def test_means_over_batches_as_the_authors_take_them() -> None:
     assert rows_seen(tokens, "model") == 4  # a token has no mean
 
 
+def test_a_batch_may_begin_with_nothing() -> None:
+    model, x = network(), images()
+    memory, plain = nscl.Memory(model), nscl.Memory(model)
+    batch = {"edges": torch.empty(2, 0), "x": x}
+    memory.remember([batch], forward=lambda m, batch: m(batch["x"]))
+    plain.remember([x])
+    assert same(remembered(memory), remembered(plain))
+
+
+def test_batches_are_counted_whatever_the_default_type_is() -> None:
+    memory = nscl.Memory(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+    data = [torch.randn(1, 3)] * 257  # of which bfloat16 makes 256
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        memory.remember(data)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert remembered(memory)["metadata"]["batches"] == {"1.weight": 257, "1.bias": 257}
+
+
 def test_a_forward_of_ones_own() -> None:
     model, x = network(), images()
     memory, plain = nscl.Memory(model), nscl.Memory(model)

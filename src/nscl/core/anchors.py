@@ -9,14 +9,14 @@ diverges beyond 2/η: plain SGD at an ordinary rate after a few tasks, or after 
 the curvature is taken as 1/η, the strongest pull that a step can carry out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from nscl.core.report import listed
 from nscl.core.shards import whole
 from nscl.errors import FeatureError
 
@@ -82,6 +82,7 @@ class FisherSums:
             name: torch.zeros(tuple(p.shape), dtype=torch.float64)
             for name, p in self.parameters.items()
         }
+        self.reached: set[str] = set()  # what any loss depends on
         self.batches = 0
 
     def add(self, loss: Any, samples: int) -> None:
@@ -93,7 +94,10 @@ class FisherSums:
                 f"parameters, not {what}"
             )
         if not torch.isfinite(loss):
-            raise FeatureError(f"the loss of batch {self.batches} is not finite")
+            raise FeatureError(
+                f"the loss of batch {self.batches} is not finite: mend the data or the "
+                "weights, or give remember another loss=..."
+            )
         gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
         for name, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:
@@ -104,54 +108,29 @@ class FisherSums:
                         f"respect to {name}: give remember a loss=..., or use norms='freeze'"
                     )
                 self.sums[name] += samples * square
+                self.reached.add(name)
         self.batches += 1
 
     def anchors(self) -> dict[str, Anchor]:
-        """Anchor every parameter at its present value."""
-        if self.batches == 0:
-            return {}
+        """Anchor every parameter that a loss depends on at its present value.
+
+        The others have no F: an anchor of zeros would be told as protection and hold nothing.
+        """
         found = {}
         for name, parameter in self.parameters.items():
-            fisher = self.sums[name] / self.batches
-            weight = whole(parameter.detach()).double().cpu()
-            found[name] = Anchor(fisher, fisher * weight, self.batches)
+            if name in self.reached:
+                fisher = self.sums[name] / self.batches
+                weight = whole(parameter.detach()).double().cpu()
+                found[name] = Anchor(fisher, fisher * weight, self.batches)
         return found
 
 
-def default_loss(output: Any) -> Tensor:
-    """The model's own arg-max labels where the output is logits, else the mean squared norm.
-
-    Logits are an output (or its ``logits`` entry) of shape ``[samples, classes]``, or
-    ``[..., classes]`` under the name ``logits``; no labels are needed.
-    """
-    logits = _logits(output)
-    if logits is not None:
-        rows = logits.flatten(0, -2)
-        return F.cross_entropy(rows, rows.detach().argmax(-1))
-    tensors = [t for t in _tensors(output) if t.is_floating_point()]
-    if not tensors:
-        raise FeatureError(
-            "the model's output has no floating-point tensor: give remember a loss=..., or "
-            "norms='freeze' / 'train'"
+def told_unreached(names: Sequence[str]) -> Iterator[str]:
+    """Say that these norm parameters ran, but no loss depends on them."""
+    if names:
+        yield (
+            f"not anchored: {listed(names)}: these norm layers ran, but no gradient of the loss "
+            "reaches them (the model's own no_grad, or an output that the loss leaves out), so "
+            "norms='ewc' leaves them free: give remember a loss=... that depends on them, or use "
+            "norms='freeze'"
         )
-    first = tensors[0]
-    first = first.to(torch.promote_types(first.dtype, torch.float32))  # a sum that float16 lacks
-    return first.square().sum() / max(1, first.shape[0] if first.ndim else 1)
-
-
-def _logits(output: Any) -> Tensor | None:
-    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    if isinstance(named, Tensor) and named.ndim >= 2:
-        return named
-    if isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] >= 2:
-        return output
-    return None
-
-
-def _tensors(output: Any) -> list[Tensor]:
-    if isinstance(output, Tensor):
-        return [output]
-    items = output.values() if isinstance(output, Mapping) else output
-    if isinstance(items, str) or not hasattr(items, "__iter__"):
-        return []
-    return [tensor for item in items for tensor in _tensors(item)]

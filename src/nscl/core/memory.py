@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from nscl.core import statistics as running
 from nscl.core import storage
+from nscl.core.anchors import told_unreached
 from nscl.core.batches import call
 from nscl.core.choices import (
     ActsOn,
@@ -175,6 +176,8 @@ class Memory(Chosen):
                 loss,
                 progress=progress,
             )
+            for message in told_unreached(gathered.unreached):
+                warnings.warn(message, NsclWarning, stacklevel=2)
             held = self._held(found, gathered)
             self._replace(extend(self._state, found, gathered, held=held))
         return self.report()

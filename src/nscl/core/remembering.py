@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nscl.core.anchors import Anchor, FisherSums, default_loss
+from nscl.core.anchors import Anchor, FisherSums
 from nscl.core.batches import describe, samples_in, to_device
 from nscl.core.blocks import Block
 from nscl.core.covariance import Covariance
 from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
+from nscl.core.losses import default_loss, samples_of
 from nscl.core.observer import differentiating, evaluating, observing
 from nscl.core.ranks import (
     any_rank,
@@ -41,6 +42,7 @@ class Gathered:
     anchors: dict[str, Anchor]
     norms_seen: set[str]
     used: set[str]  # parameters of unsupported layers that ran
+    unreached: list[str]  # parameters of norms that ran, on which no loss depends
 
 
 class Pass:
@@ -120,7 +122,7 @@ class Pass:
                     "detached output), and norms='ewc' needs it to anchor the norm layers: let "
                     "gradients through, or use norms='freeze' or 'train'"
                 )
-            self.fisher.add(value, samples_in(batch))
+            self.fisher.add(value, samples_of(output, batch))
 
     def _forward(self, batch: Any, forward: Forward) -> Any:
         try:
@@ -220,7 +222,9 @@ def _over_ranks(current: Pass) -> Gathered:
     # A norm that never ran stays free like any other layer, until its own task is remembered.
     mine = current.found.norm_parameters(seen)
     anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
-    return Gathered(covariances, {n: a for n, a in anchors.items() if n in mine}, seen, used)
+    unreached = [n for n in mine if n not in anchors] if current.fisher else []
+    anchors = {n: a for n, a in anchors.items() if n in mine}
+    return Gathered(covariances, anchors, seen, used, unreached)
 
 
 def _on_any_rank(names: Iterable[str], seen: set[str]) -> set[str]:
@@ -237,6 +241,9 @@ def _nothing(block: Block) -> Tensor:
 
 
 def _anchors_over_ranks(fisher: FisherSums) -> dict[str, Anchor]:
-    fisher.batches = int(sum_over_ranks(torch.tensor([float(fisher.batches)])).item())
+    # In float64: whatever the default type is, some thousands of batches must not be rounded.
+    batches = sum_over_ranks(torch.tensor([fisher.batches], dtype=torch.float64))
+    fisher.batches = int(batches.item())
+    fisher.reached = _on_any_rank(fisher.parameters, fisher.reached)
     fisher.sums = {name: sum_over_ranks(value) for name, value in fisher.sums.items()}
     return fisher.anchors()
