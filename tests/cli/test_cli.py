@@ -29,6 +29,7 @@ def one_line(errors: str, message: str) -> None:
     assert errors.startswith("nscl: ")
     assert errors.count("\n") == 1
     assert "Traceback" not in errors
+    assert "validation error" not in errors
 
 
 def test_help_is_quick_and_imports_no_torch(tmp_path: Path) -> None:
@@ -75,6 +76,12 @@ def test_resume_begins_no_other_run(tmp_path: Path, capsys: pytest.CaptureFixtur
             "'method.stats_augment': input",
         ),
         (("run", "split-digits-5", "--method.stats-augment=a-b"), "boolean, unable to interpret"),
+        (("run", "split-digits-5", "--preset", "nah"), "option --preset: input should be 'paper',"),
+        (("run", "split-digits-5", "--optim.lr", "abc"), "option --optim.lr: input should be a va"),
+        (("run", "split-digits-5", "--optim.milestones", "x"), "option --optim.milestones: input"),
+        (("run", "split-digits-5", "--bn-stats", "x"), "'per_task', not 'x'\n"),
+        (("run", "split-digits-5", "--device", "tpu"), "option --device: device must be auto"),
+        (("run", "split-digits-5", "--method", "finetune", "--method.a", "1"), "has no options"),
         (("run", "split-digits-5", "--data.tasks", "3"), "choose a number of tasks from 1, 2, 5"),
         (("run", "split-digits-5", "--optim.lr", "1e30"), "lower the learning rate"),
         (("run", "split-cifar100-10", "--data-dir", "empty"), "nscl data fetch split-cifar100-10"),

@@ -100,6 +100,18 @@ def test_a_narrowed_plan_forgets_overrides_of_rows_left_out_only(plan_file: Path
         rows("finetun")
 
 
+def test_figures_may_be_expected_of_methods_variants_and_what_is_swept(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    path.write_text(
+        PLAN.replace('"finetune", ', "").replace("[expected.finetune]", "[expected.adam-nscl]")
+        + "[expected.'frozen norms']\nacc = 1\n[expected.'adam-nscl norms=ewc']\nacc = 1\n"
+        "[sweep]\nmethod.norms = ['ewc', 'freeze']\n"
+    )
+    over = {"methods": "frozen norms", "sweep": {"method.norms": ["free"]}}
+    for said in ({}, over):  # what the command line changes or leaves out is no mistake
+        assert len(PlanFile.read(path, said).expected) == 3
+
+
 def test_every_variant_of_the_shipped_plans_can_be_picked() -> None:
     for path in (Path(__file__).parents[2] / "experiments").glob("*.toml"):
         names = [entry.name for entry in PlanFile.read(path, {}).variants]
@@ -144,6 +156,9 @@ def test_a_sweep_is_the_full_grid_of_every_method(plan_file: Path) -> None:
         ("[overrides.gem]\noptions.margin = 1", "'gem', which is not among"),
         ('[[variants]]\nname = "adam-nscl"\nmethod = "gpm"', "two rows are called 'adam-nscl'"),
         ("[settings]\noptim.lrr = 3", "Did you mean 'optim.lr'?"),
+        ("[settings]\ndata = 3", "'data' is a table of settings"),
+        ('method = "gem"', "plan.toml: there is no option 'method'. Did you mean 'methods'?"),
+        ("[expected.adam-nsc]\nacc = 1", "plan.toml: figures are expected of 'adam-nsc', which"),
         ("methods = ", "is no TOML file"),
     ],
 )

@@ -58,6 +58,15 @@ def test_foreign_records_are_told(tmp_path: Path) -> None:
     assert "record 1 is not one of a run: task is 'one'" in gather([tmp_path]).skipped[0].reason
 
 
+def test_an_epoch_without_its_phase_is_told(tmp_path: Path) -> None:
+    good = make_run(tmp_path, "gem")
+    bad = make_run(tmp_path)
+    bad.metrics_path.write_text(bad.metrics_path.read_text().replace('"phase": "train", ', "", 1))
+    found = gather([tmp_path])
+    assert [run.name for run in found.runs] == [good.name]
+    assert "record 1 is not one of a run: phase is None" in found.skipped[0].reason
+
+
 @pytest.mark.parametrize("losses", ["null", "[0.1, null]", "[NaN]", "[Infinity]", "0.5"])
 def test_losses_that_are_no_numbers_are_told(tmp_path: Path, losses: str) -> None:
     good = make_run(tmp_path, "gem", tracked=2)

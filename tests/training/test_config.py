@@ -62,7 +62,13 @@ def test_where_a_run_happens_does_not_change_its_name() -> None:
         ({"options": {"alfa": 1}}, "method.alfa.*alpha"),
         ({"options": {"a": 0}}, "method.a.*greater than 0"),
         ({"preset": "papier"}, "no preset 'papier'"),
-        ({"device": "tpu"}, "device"),
+        ({"device": "tpu"}, "'device': device must be auto, .*cuda:N.* not 'tpu'"),
+        ({"data": 3}, "'data' is a table of settings, .* not 3"),
+        ({"model": 3}, "'model' is a table of settings"),
+        (
+            {"method": "finetune", "options": {"a": 1}},
+            "no option 'method.a': finetune has no options",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(said: dict[str, object], message: str) -> None:
@@ -113,6 +119,17 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("lr = = 3")
     with pytest.raises(ConfigError, match="no TOML file"):
         build_config("split-digits-5", {}, file=tmp_path / "bad.toml")
+    with pytest.raises(ConfigError, match="is a folder: name the TOML file"):
+        build_config("split-digits-5", {}, file=tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot read .*below: Not a directory"):
+        build_config("split-digits-5", {}, file=tmp_path / "bad.toml" / "below")
+
+
+def test_a_tables_bare_value_is_refused_below_another_layer() -> None:
+    """It would be lost without a word, or a method's options could not be joined with it."""
+    for name in ("options", "data"):
+        with pytest.raises(ConfigError, match=f"{name!r} is a table of settings"):
+            merge({name: 3}, {name: {"first": 2}})
 
 
 def test_presets_hold_the_published_values() -> None:

@@ -59,7 +59,7 @@ def call(argv: Sequence[str]) -> int:
         told = _no_method_options(argv[0], typed) if option.startswith(OPTIONS) else str(problem)
         return _complain(" ".join(told.split()))
     except cyclopts.CycloptsError as problem:
-        return _complain(" ".join(str(problem).split()))
+        return _complain(_wrong_value(problem) or " ".join(str(problem).split()))
     except NsclError as problem:
         print(f"nscl: {problem}", file=sys.stderr)
         return getattr(problem, "exit_code", 2)
@@ -79,6 +79,16 @@ def _method_option(token: str) -> str:
         return token
     name, *value = token.removeprefix(METHOD).split("=", 1)
     return "=".join([OPTIONS + name.replace("-", "_"), *value])
+
+
+def _wrong_value(problem: Exception) -> str:
+    """What was typed and what it may be, where a setting refused its value."""
+    from pydantic import ValidationError  # not above: `nscl --help` is quick without
+
+    from nscl.training.config import wrong_value
+
+    cause = problem.__cause__
+    return wrong_value(cause) if isinstance(cause, ValidationError) else ""
 
 
 def _no_method_options(command: str, typed: str) -> str:

@@ -35,7 +35,7 @@ from pydantic import Field
 
 from nscl.engines.plan import Plan, Variant, choose_methods, pick_names, variant
 from nscl.methods.registry import METHODS
-from nscl.training.config import ConfigError, Part, merge, read_toml, validated
+from nscl.training.config import ConfigError, Part, merge, nearest, read_toml, validated
 
 
 class VariantEntry(Part):
@@ -66,7 +66,9 @@ class PlanFile(Part):
     def read(cls, path: Path, over: Mapping[str, Any]) -> "PlanFile":
         """Read a TOML plan; ``over`` is what the command line said instead."""
         said = {name: value for name, value in over.items() if name != "methods"}
-        plan = validated(cls, merge(read_toml(path), said), where=f"{path}: ")
+        written = read_toml(path)
+        plan = validated(cls, merge(written, said), file=path)
+        plan._check_expected(path, sweep=written.get("sweep", {}))
         return plan.narrowed(over["methods"]) if over.get("methods") else plan
 
     def narrowed(self, names: list[str] | str) -> "PlanFile":
@@ -80,6 +82,16 @@ class PlanFile(Part):
         left_out = self._methods_named() - rows
         overrides = {name: said for name, said in self.overrides.items() if name not in left_out}
         return self.model_copy(update={"methods": rest, "variants": kept, "overrides": overrides})
+
+    def _check_expected(self, path: Path, *, sweep: Mapping[str, Any]) -> None:
+        """Refuse figures of no row of the plan as it is written: the command line may change it."""
+        methods, points = sorted(self._methods_named()), grid_points(sweep)
+        labels = [variant(method, point).label for method in methods for point in points]
+        rows = list(dict.fromkeys([*methods, *(entry.name for entry in self.variants), *labels]))
+        for name in self.expected:
+            if name not in rows:
+                told = f"figures are expected of {name!r}, which is no row of the plan."
+                raise ConfigError(f"{path}: {told}{nearest(name, rows)}")
 
     def _methods_named(self) -> set[str]:
         listed = pick_names(self.methods) if isinstance(self.methods, str) else self.methods

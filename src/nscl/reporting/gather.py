@@ -138,6 +138,10 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _is_number(value: object) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and math.isfinite(float(value))  # type: ignore[arg-type]
@@ -148,7 +152,7 @@ def _are_numbers(value: object) -> bool:
 
 
 _NEEDED: dict[str, dict[str, Callable[[object], bool]]] = {
-    "epoch": {"task": _is_count, "steps": _is_count, "seconds": _is_number},
+    "epoch": {"task": _is_count, "phase": _is_name, "steps": _is_count, "seconds": _is_number},
     "task": {"accuracies": lambda value: isinstance(value, list)},
 }
 _OPTIONAL = {"epoch": {"old_losses": _are_numbers}}

@@ -8,15 +8,19 @@ not change the name.
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from nscl.errors import NsclError
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 C = TypeVar("C", bound=BaseModel)
+TABLES = ("options", "optim", "data", "model", "sweep")  # settings that hold others
 
 
 class ConfigError(NsclError, ValueError):
@@ -190,6 +194,8 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
     But for a method's own options: nobody says one of those without meaning it.
     """
+    for layer in (base, over):
+        _check_tables(layer)
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)
@@ -202,24 +208,50 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def validated(kind: type[C], values: Mapping[str, Any], *, where: str = "") -> C:
-    """Validate, or say in one line which option is wrong and what it may be."""
+def _check_tables(settings: Mapping[str, Any]) -> None:
+    """What has settings of its own is a table: a bare value would be lost below another layer."""
+    for name in TABLES:
+        value = settings.get(name)
+        if value is not None and not isinstance(value, Mapping | BaseModel):
+            raise ConfigError(
+                f"option {name!r} is a table of settings, {name}.NAME = VALUE; not {value!r}"
+            )
+
+
+def validated(
+    kind: type[C], values: Mapping[str, Any], *, where: str = "", file: Path | None = None
+) -> C:
+    """Validate, or say in one line which option is wrong and what it may be.
+
+    ``where`` is the table that the options are in, such as ``method.``; ``file`` has said them.
+    """
     try:
         return kind.model_validate(values)
     except ValidationError as problem:
         first = problem.errors()[0]
         path = ".".join(str(part) for part in first["loc"])
-        name = f"{where}{path}"
+        said = f"{file}: " if file else ""
         if first["type"] == "extra_forbidden":
-            raise ConfigError(f"there is no option {name!r}.{_nearest(kind, path)}") from problem
-        raise ConfigError(
-            f"option {name!r}: {first['msg'].lower()}, not {first['input']!r}"
-        ) from problem
+            told = f"there is no option {where + path!r}.{nearest(path, option_names(kind))}"
+            raise ConfigError(f"{said}{told}") from problem
+        raise ConfigError(f"{said}option {where + path!r}: {_why(first)}") from problem
 
 
-def _nearest(kind: type[BaseModel], path: str) -> str:
-    known = option_names(kind)
-    near = difflib.get_close_matches(path, known, n=1)
+def wrong_value(problem: ValidationError) -> str:
+    """The first wrong value in one line, its option as it is typed: ``--optim.later-lr``."""
+    first = problem.errors()[0]
+    parts = [part for part in first["loc"] if isinstance(part, str)]  # no place in a list
+    return f"option --{'.'.join(parts).replace('_', '-')}: {_why(first)}"
+
+
+def _why(error: "ErrorDetails") -> str:
+    told = error["msg"].removeprefix("Value error, ")
+    return f"{told[:1].lower()}{told[1:]}, not {error['input']!r}"
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """What may have been meant, as a sentence behind the one that says what is wrong."""
+    near = difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}"
 
 
@@ -241,5 +273,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except FileNotFoundError as problem:
         raise ConfigError(f"there is no file {path}") from problem
+    except IsADirectoryError as problem:
+        raise ConfigError(f"{path} is a folder: name the TOML file") from problem
+    except OSError as problem:
+        raise ConfigError(f"cannot read {path}: {problem.strerror or problem}") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise ConfigError(f"{path} is no TOML file: {problem}") from problem

@@ -51,6 +51,9 @@ def _check_read(config: RunConfig, usual: Mapping[str, Any], said: Mapping[str, 
 def complete(config: RunConfig) -> RunConfig:
     """The same configuration with every option of its method written out."""
     kind = load_method(config.method).options_type
+    if config.options and not kind.model_fields:
+        name = next(iter(config.options))
+        raise ConfigError(f"there is no option 'method.{name}': {config.method} has no options")
     options = validated(kind, config.options, where="method.")
     options = options.settled(config.benchmark, config.data_dir)
     return config.model_copy(update={"options": options.model_dump(mode="json")})
