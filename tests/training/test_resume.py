@@ -139,6 +139,39 @@ def test_two_processes_on_one_run_the_second_is_refused(tmp_path: Path) -> None:
         run(config)
 
 
+LATE = """
+import json
+from pathlib import Path
+
+from nscl.methods.finetune import Finetune
+
+HIDDEN = Path(__file__).with_name("hidden.json")
+
+
+class Late(Finetune):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        if HIDDEN.exists():
+            name = json.loads(HIDDEN.read_text())["directory"]
+            HIDDEN.rename(HIDDEN.with_name(name) / "result.json")
+"""
+
+
+def test_a_run_that_another_process_finished_meanwhile_is_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look for a result and the lock there are seconds of preparation."""
+    (tmp_path / "own_late.py").write_text(LATE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = small("own_late:Late", tmp_path)
+    first = run(config)
+    directory = RunDirectory(tmp_path / first.directory)
+    directory.result_path.rename(tmp_path / "hidden.json")
+    log = directory.metrics_path.read_bytes()
+    assert run(config).to_dict() == first.to_dict()
+    assert directory.metrics_path.read_bytes() == log
+
+
 @pytest.mark.parametrize("damage", ["truncated", "foreign"])
 def test_a_broken_checkpoint_is_a_clear_error(damage: str, tmp_path: Path) -> None:
     config = small("finetune", tmp_path)

@@ -71,6 +71,8 @@ def _run(config: RunConfig, ranks: Ranks, display: Display, stream: TaskStream |
                 config.out, **names, config=identity, environment=fingerprint() | config.place()
             )
         with _alone(directory, ranks), StopSignal() as signal:
+            if ranks.largest(int(directory.is_finished)):  # by another process, meanwhile
+                return directory.result()
             return Experiment(config, setup, directory, ranks, display, signal).run()
     finally:
         setup.close()
