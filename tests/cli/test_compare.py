@@ -12,7 +12,7 @@ import pytest
 from nscl.cli.app import call
 from nscl.engines.job import Job
 from nscl.engines.tuned_file import Tuned
-from nscl.results import RunDirectory, find_runs
+from nscl.results import RunDirectory, RunLock, find_runs
 from nscl.training import tuned_values
 from nscl.training.experiment import run
 from nscl.training.prepare import build_config
@@ -66,7 +66,7 @@ def test_a_failing_method_stops_no_other_and_finished_runs_are_skipped(
     before = done.result_path.stat().st_mtime_ns
     assert call([*command, "finetune"]) == 0
     output = capfd.readouterr().out
-    assert "1 runs: 1 finished" in output
+    assert "1 run: 1 finished" in output
     assert "starting" not in output
     assert f"{done.result().acc:.2f}" in output
     assert done.result_path.stat().st_mtime_ns == before
@@ -123,6 +123,59 @@ def test_nothing_is_lost_by_kills_and_interrupts(
     assert "2 to be continued" in capfd.readouterr().out
     assert runs[1].is_finished
     assert runs[0].result().accuracy == truth.accuracy
+
+
+def test_a_run_of_another_process_is_waited_for(here: Path) -> None:
+    """Its lock is really held; meanwhile the other run is trained, and then this one."""
+    said = {"data": {"first": 2}, "optim": {"epochs": 1}, "out": here / "runs"}
+    held, free = (
+        Job(build_config("split-digits-5", {**said, "method": method}), method)
+        for method in ("finetune", "adam-nscl")
+    )
+    held.directory.path.mkdir(parents=True)
+    command = ("compare", "split-digits-5", "--methods", "finetune,adam-nscl", "--seeds", "1")
+    with RunLock(held.directory.lock_path):
+        process = nscl(*command, *TINY[:-2], cwd=here)
+        until(lambda: free.directory.is_finished)
+        assert process.poll() is None
+    output, errors = process.communicate(timeout=240)
+    assert (process.returncode, errors) == (0, ""), output
+    assert "finetune seed 0 is waiting for another process: " in output
+    assert f"is being worked on by process {os.getpid()} " in output
+    assert [row.split()[0] for row in output.splitlines()[-2:]] == ["finetune", "adam-nscl"]
+
+
+def test_damaged_files_of_finished_runs_end_no_plan(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", "split-digits-5", *TINY, "--methods", "finetune", "--seeds"]
+    assert call([*command, "3"]) == 0
+    logs, result, _ = sorted(find_runs([here / "runs"]).runs, key=lambda found: found.name)
+    with logs.metrics_path.open("a") as log:
+        log.write("garbage\n")
+    result.result_path.write_bytes(result.result_path.read_bytes()[:100])
+    capfd.readouterr()
+    assert call([*command, "4"]) == 2
+    output, errors = capfd.readouterr()
+    row = output.splitlines()[-1].split()
+    assert (row[0], row[-1]) == ("finetune", "3")
+    assert "finetune seed 3" in output
+    assert "result.json is truncated or not JSON" in errors
+    assert "; move its folder away to run it again\n" in errors
+    result.path.rename(here / "away")
+    assert call([*command, "4"]) == 0
+
+
+def test_a_piped_table_is_not_cut(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    names = [f"{'long ' * 35}{end}" for end in ("a", "b")]
+    rows = [f'[[variants]]\nname = "{name}"\nmethod = "finetune"\n' for name in names]
+    rows[1] += "settings.optim.lr = 0.02\n"
+    (here / "plan.toml").write_text('benchmark = "split-digits-5"\nseeds = 1\n' + "".join(rows))
+    assert call(["compare", "--plan", "plan.toml", *TINY]) == 0
+    *_, first, second = capfd.readouterr().out.splitlines()
+    for name, line in zip(names, (first, second), strict=True):
+        assert line.startswith(f"{name} ")
+        assert len(line.removeprefix(name).split()) == 6
 
 
 def gone(process: int) -> bool:
@@ -198,6 +251,9 @@ def test_tune_takes_the_best_keeps_the_record_and_adopts(
         (("compare", "split-digits-5", "--jobs", "0"), "from 1 on"),
         (("compare", "split-digits-5", "--address", "ray://x:1"), "add --engine ray"),
         (("compare", "--plan", "nowhere.toml"), "there is no file nowhere.toml"),
+        (("compare", "--plan", "."), ". is a folder: name the TOML file"),
+        (("compare", "split-digits-5", "--preset", "nah"), "option --preset: input should be 'pa"),
+        (("compare", "split-digits-5", "--threads", "0"), "or equal to 1, not '0'\n"),
         (("compare", "split-cifar100-10", "--data-dir", "empty"), "nscl data fetch"),
         (("sweep", "split-digits-5"), "say what to vary"),
         (("sweep", "split-digits-5", "--set", "method.b=1"), "there is no option 'method.b'"),

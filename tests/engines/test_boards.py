@@ -14,7 +14,7 @@ from nscl.engines.execute import Outcome
 from nscl.engines.job import Ending
 from nscl.engines.live_board import LiveBoard
 from nscl.engines.local import last_words
-from nscl.engines.progress import Forecast, Watch, progress_of
+from nscl.engines.progress import Forecast, Progress, Watch, progress_of
 from nscl.engines.summary import footnotes, summarise, table
 from tests.engines.jobs import epoch, finish, job, task_end, write_metrics
 
@@ -101,6 +101,47 @@ def test_the_table_folds_no_figure_on_a_narrow_screen(tmp_path: Path) -> None:
         assert "…" not in "".join(lines)
 
 
+@pytest.mark.parametrize("width", [26, 40, 60, 70, 80, 120])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [f"adam-nscl a={a} lr=0.001 norms=freeze rule=ratio literal=true" for a in (10, 30)],
+        [f"{'of a very long name ' * 9}{end}" for end in ("one", "two")],
+        [f"{'x' * 90}{letter}{'y' * 90}" for letter in "ab"],
+    ],
+)
+def test_long_labels_give_way_to_figures_and_stay_apart(
+    tmp_path: Path, width: int, labels: list[str]
+) -> None:
+    places = [(label, tmp_path / str(i)) for i, label in enumerate(labels)]
+    jobs = [job(place, label, seed=s) for label, place in places for s in range(2)]
+    for i, made in enumerate(jobs):
+        finish(made, [[90.0], [80.0 + 4 * (i % 2), 70.0]], 65.0 + i % 2)
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table(summarise(jobs), expected={}, width=width))
+    head, *rows = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert "ACC %" in head
+    assert ("BWT" in head) == (width >= 40)
+    assert ("seconds" in head) == (width >= 120)
+    assert all(len(row) <= width and "76.00 ± 1.41" in row for row in rows)
+    shown = [row[: row.index("76.00")] for row in rows]
+    assert shown[0] != shown[1]
+    assert all(name[:3] in labels[0] for name in shown)
+
+
+def test_a_damaged_log_is_no_progress(tmp_path: Path) -> None:
+    done, going = (job(tmp_path, seed=s) for s in range(2))
+    for made in (done, going):
+        write_metrics(made, [task_end(0, 90.0, 12.0)])
+    for line in ("garbage", '{"acc": 1}', '{"kind": "epoch"}', '{"kind": "task", "seconds": "x"}'):
+        with done.directory.metrics_path.open("a") as log:
+            log.write(f"{line}\n")
+        watch = Watch()
+        assert watch(done) == Progress()
+        assert Forecast(watch).all_left([going], [done, going], slots=1) == pytest.approx(24.0)
+        write_metrics(done, [])
+
+
 def test_brackets_in_a_plans_names_are_no_markup(tmp_path: Path) -> None:
     made = job(tmp_path, "Ratio [a=30], [bold]")
     finish(made, [[50.0]], 2.0)
@@ -180,6 +221,21 @@ def test_the_live_table_fits_the_screen(tmp_path: Path, width: int, heads: str) 
         assert " running" in row
         assert ("91.2" in row) == ("ACC" in heads)
         assert ("1.7 h" in row) == ("left" in heads)
+
+
+def test_a_run_of_another_process_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = job(tmp_path)
+    board = LinesBoard()
+    board.start([made])
+    for _ in range(2):
+        board.begin(made)
+        board.put_back(Ending(made, "locked", "process 3 is at it"))
+    assert board.count("waiting") == 1
+    output = capsys.readouterr().out
+    assert output.startswith("1 run: 0 finished, ")
+    assert output.count("finetune seed 0 is waiting for another process: process 3 is at it") == 1
 
 
 def test_exit_codes(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
-"""The order of a plan's runs and a second Ctrl-C, with an engine that needs no processes."""
+"""Order, locked and damaged runs, a second Ctrl-C, with an engine that needs no processes."""
 
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from nscl.engines import waiting
 from nscl.engines.board import Board
 from nscl.engines.execute import execute
 from nscl.engines.job import Ending, Job
+from nscl.engines.summary import summarise
 from nscl.training.interrupt import InterruptedRunError
 from tests.engines.jobs import finish, job
 
@@ -74,3 +78,74 @@ def test_one_interrupt_asks_two_leave(tmp_path: Path) -> None:
         execute(jobs, engine, Board())
     assert problem.value.exit_code == 130
     assert engine.closed == 1
+
+
+class Locking(Instant):
+    """Ends a run as its own process would: locked as long as another has the folder's lock."""
+
+    def poll(self) -> list[Ending]:
+        over, self.open = self.open, []
+        return [Ending(m, "locked" if m.directory.lock_path.exists() else "done") for m in over]
+
+
+def lock(made: Job) -> None:
+    made.directory.path.mkdir(parents=True)
+    made.directory.lock_path.touch()
+
+
+def test_a_run_of_another_process_comes_last_and_its_result_counts(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed=s) for s in range(5)]
+    for made in jobs[:2]:
+        lock(made)
+
+    def other() -> None:
+        time.sleep(0.5)
+        finish(jobs[0], [[90.0]], 1.0)
+        jobs[1].directory.lock_path.unlink()  # and this one was stopped
+
+    engine, process = Locking(), threading.Thread(target=other)
+    process.start()
+    outcome = execute(jobs, engine, Board())
+    process.join()
+    assert outcome.exit_code == 0
+    assert len(outcome.endings) == 5
+    assert engine.started == [*jobs, jobs[1]]  # no attempt while the lock's file was there
+
+
+def test_a_lock_whose_holder_was_killed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE", 0.3)
+    made = job(tmp_path)
+    lock(made)
+    queue = waiting.Waiting([made])
+    assert queue.next() is made
+    queue.put_back(made)
+    assert queue.next() is None
+    time.sleep(0.3)
+    assert queue.next() is made
+
+
+def test_one_interrupt_ends_the_waiting_for_another_process(tmp_path: Path) -> None:
+    made = job(tmp_path)
+    lock(made)
+    killer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    killer.start()
+    outcome = execute([made], Locking(), Board())
+    assert outcome.exit_code == 130
+    assert [ending.state for ending in outcome.endings] == ["stopped"]
+
+
+def test_a_result_that_cannot_be_read_is_a_trouble_of_its_own(tmp_path: Path) -> None:
+    jobs = [job(tmp_path, seed=s) for s in range(3)]
+    for made in jobs[:2]:
+        finish(made, [[90.0]], 1.0)
+    jobs[0].directory.result_path.write_text("{")
+    board = Board()
+    outcome = execute(jobs, Instant(), board)
+    (trouble,) = outcome.troubles
+    assert (trouble.job, trouble.state, outcome.exit_code) == (jobs[0], "failed", 2)
+    assert trouble.error.endswith("; move its folder away to run it again")
+    assert (board.count("failed"), board.count("done")) == (1, 2)
+    (row,) = summarise(jobs)
+    assert row.seeds == (1,)

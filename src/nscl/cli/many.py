@@ -16,6 +16,7 @@ from nscl.engines.local import Local, available_cores
 from nscl.engines.plan import check_data, parse_seeds
 from nscl.engines.plan_file import PlanFile
 from nscl.engines.summary import footnotes, summarise, table
+from nscl.engines.wording import counted
 from nscl.errors import NsclError
 from nscl.training.config import Data, Model, Optim, Part, validated
 
@@ -46,6 +47,7 @@ class Settings(Part):
 
 
 NOTHING_SAID = Settings()
+NO_EDGE = 100_000  # columns: more than any table has
 
 
 def open_engine(name: EngineName, *, jobs: int | None, address: str | None = None) -> Engine:
@@ -141,9 +143,9 @@ def run_all(
 
 
 def wide_console() -> Console:
-    """A console that does not fold lines where nobody looks at a screen."""
+    """A console that neither folds nor cuts lines where nobody looks at a screen."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=160)
+    return console if console.is_terminal else Console(highlight=False, width=NO_EDGE)
 
 
 def complain(outcome: Outcome, board: Board) -> None:
@@ -156,7 +158,7 @@ def complain(outcome: Outcome, board: Board) -> None:
             errors.print(f"      log: {ending.job.log}")
     if outcome.signal is not None:
         errors.print(
-            f"nscl: stopped with {board.count('done')} of {len(board.runs)} runs done; "
+            f"nscl: stopped with {board.count('done')} of {counted(len(board.runs))} done; "
             "everything is saved. Continue with the same command"
         )
 

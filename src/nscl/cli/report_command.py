@@ -16,6 +16,7 @@ def report(*runs: Path, out: Path = Path("report"), quiet: bool = False) -> int:
     quiet
         Show nothing but errors.
     """
+    from nscl.engines.wording import counted
     from nscl.reporting import ReportError, write_report
 
     if not runs:
@@ -26,5 +27,5 @@ def report(*runs: Path, out: Path = Path("report"), quiet: bool = False) -> int:
     if not quiet:
         for section, figure in written.left_out:
             print(f"left out of {section}: {figure.name} ({figure.reason})")
-        print(f"{written.runs} runs, {len(written.files)} files: {written.page}")
+        print(f"{counted(written.runs)}, {len(written.files)} files: {written.page}")
     return 0

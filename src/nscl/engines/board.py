@@ -11,6 +11,7 @@ from typing import Any
 
 from nscl.engines.job import Ending, Job
 from nscl.engines.progress import Forecast, Watch, spoken
+from nscl.engines.wording import counted
 
 SAY_EVERY = 60.0  # seconds between two lines about runs that just go on
 NO_LIMIT = 1_000_000  # slots of an engine that has a queue of its own
@@ -25,6 +26,7 @@ class Board:
         self.states: dict[str, str] = {}
         self.earlier: set[str] = set()
         self.begun: set[str] = set()
+        self.elsewhere: set[str] = set()  # told to be worked on by another process
         self.at_once = 1  # runs under way when the last one began
         self.watch = Watch()
         self.forecast = Forecast(self.watch)
@@ -47,6 +49,14 @@ class Board:
     def end(self, ending: Ending) -> None:
         """A run has ended."""
         self.states[ending.job.name] = ending.state
+
+    def put_back(self, ending: Ending) -> None:
+        """Another process works on a run, which waits for it; told once, not at every attempt."""
+        job = ending.job
+        self.states[job.name] = "waiting"
+        if job.name not in self.elsewhere:
+            self.elsewhere.add(job.name)
+            self.say(f"{job.title} is waiting for another process: {ending.error}")
 
     def say(self, text: str) -> None:
         """Something the user should know."""
@@ -78,7 +88,7 @@ class Board:
         fresh = len(self.runs) - len(self.earlier) - len(self.begun)
         pace = f"{self.at_a_time} at a time" if self.at_a_time is not None else "as there is room"
         return (
-            f"{len(self.runs)} runs: {len(self.earlier)} finished, {len(self.begun)} to be "
+            f"{counted(len(self.runs))}: {len(self.earlier)} finished, {len(self.begun)} to be "
             f"continued, {fresh} new; {pace}"
         )
 

@@ -1,17 +1,18 @@
 """Sending the runs of a plan to an engine until all have ended or the user wants to stop.
 
 Finished runs are skipped, broken ones continue by themselves because their folder says how far they
-are. Nothing is kept anywhere else, so the same command is the way to go on after any kill.
+are; one that another process works on waits for it. Nothing is kept anywhere else, so the same
+command is the way to go on after any kill.
 """
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from nscl.engines.board import Board
-from nscl.engines.job import Ending, Job
+from nscl.engines.job import Ending, Job, ended_before
+from nscl.engines.waiting import Waiting
 from nscl.training.interrupt import InterruptedRunError, StopSignal
 
 PAUSE = 0.1  # seconds between two looks at the children
@@ -71,11 +72,14 @@ class Outcome:
 def execute(jobs: Sequence[Job], engine: Engine, board: Board) -> Outcome:
     """Run what is not finished, side by side as far as the engine allows."""
     runs = list({job.name: job for job in jobs}.values())
-    waiting = deque(job for job in runs if not job.directory.is_finished)
-    endings = [Ending(job, "done") for job in runs if job.directory.is_finished]
+    finished = {job.name for job in runs if job.directory.is_finished}
+    waiting = Waiting(job for job in runs if job.name not in finished)
+    endings = [ended_before(job) for job in runs if job.name in finished]
     with StopSignal() as signal:
         try:
             board.start(runs)
+            for ending in Outcome(tuple(endings)).troubles:
+                board.end(ending)
             _drain(waiting, engine, board, signal, endings)
         except KeyboardInterrupt:
             raise InterruptedRunError(
@@ -85,26 +89,37 @@ def execute(jobs: Sequence[Job], engine: Engine, board: Board) -> Outcome:
         finally:
             engine.close()
             board.stop()
-    endings += [Ending(job, "stopped") for job in waiting]
+    endings += [Ending(job, "stopped") for job in waiting.jobs]
     return Outcome(tuple(endings), signal.received)
 
 
 def _drain(
-    waiting: deque[Job], engine: Engine, board: Board, signal: StopSignal, endings: list[Ending]
+    waiting: Waiting, engine: Engine, board: Board, signal: StopSignal, endings: list[Ending]
 ) -> None:
     asked = False
-    while engine.busy or (waiting and not asked):
-        while waiting and engine.busy < engine.slots and signal.received is None:
-            engine.start(waiting.popleft())
+    while engine.busy or (waiting.jobs and not asked):
+        # First of all: what another process has just finished must not be started.
+        _note(waiting.finished_elsewhere(), waiting, board, endings)
+        while engine.busy < engine.slots and signal.received is None and (job := waiting.next()):
+            engine.start(job)
         for job in engine.begun():
             board.begin(job)
         if signal.received is not None and not asked:
             asked = True
             board.say("stopping: each run finishes its step and saves")
             engine.stop()
-        for ending in engine.poll():
+        _note(engine.poll(), waiting, board, endings)
+        board.tick()
+        if engine.busy or waiting.jobs:
+            time.sleep(PAUSE)
+
+
+def _note(found: list[Ending], waiting: Waiting, board: Board, endings: list[Ending]) -> None:
+    """Keep how runs ended; one that another process works on goes back."""
+    for ending in found:
+        if ending.state == "locked":
+            waiting.put_back(ending.job)
+            board.put_back(ending)
+        else:
             endings.append(ending)
             board.end(ending)
-        board.tick()
-        if engine.busy:
-            time.sleep(PAUSE)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from nscl.data.catalogue import find_benchmark
-from nscl.results import RunDirectory, run_name
+from nscl.results import FormatError, Result, RunDirectory, run_name
 from nscl.training.config import RunConfig
 
-State = Literal["done", "failed", "killed", "stopped"]
+State = Literal["done", "failed", "killed", "stopped", "locked"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,13 @@ class Job:
         """Whether there is something to continue."""
         return (self.directory.checkpoint_path / "epoch.pt").exists()
 
+    def result(self) -> Result | None:
+        """Its result, if it has one that can be read."""
+        try:
+            return self.directory.result() if self.directory.is_finished else None
+        except FormatError:
+            return None
+
     @property
     def tasks(self) -> int:
         """How many tasks it goes through."""
@@ -61,8 +68,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended; ``error`` is one line."""
+    """How a run ended; ``error`` is one line. "locked" is no end: another process works on it."""
 
     job: Job
     state: State
     error: str = ""
+
+
+def ended_before(job: Job) -> Ending:
+    """The ending of a run that has its result already, if that can be read."""
+    try:
+        job.directory.result()
+    except FormatError as problem:
+        return Ending(job, "failed", f"{problem}; move its folder away to run it again")
+    return Ending(job, "done")

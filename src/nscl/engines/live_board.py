@@ -12,6 +12,7 @@ from rich.text import Text
 from nscl.engines.board import Board
 from nscl.engines.job import Ending, Job
 from nscl.engines.progress import spoken
+from nscl.engines.wording import counted, shortened
 
 REFRESH = 0.5  # seconds
 ROOM = 8  # lines of the screen that are not rows
@@ -68,11 +69,8 @@ class LiveBoard(Board):
         shown = self.runs
         if len(shown) > room:
             shown = sorted(shown, key=lambda job: IMPORTANCE[self.states[job.name]])[:room]
-        more = (
-            f"… and {len(self.runs) - len(shown)} more runs\n"
-            if len(shown) < len(self.runs)
-            else ""
-        )
+        hidden = len(self.runs) - len(shown)
+        more = f"… and {counted(hidden).replace(' ', ' more ')}\n" if hidden else ""
         left = spoken(self.seconds_left())
         foot = (
             f"{more}{self.count('done')} of {len(self.runs)} done, {self.count('running')} running"
@@ -142,13 +140,3 @@ def fitted(natural: Mapping[str, int], width: int) -> dict[str, int]:
     if "progress" in shown:
         shown["progress"] = min(BAR, room - shown["run"])
     return shown
-
-
-def shortened(text: str, width: int) -> str:
-    """A name that fits, without its middle: its end often tells it from others.
-
-    >>> shortened("package.methods:Mine seed 3", 20), shortened("gem seed 3", 20)
-    ('package.me…ne seed 3', 'gem seed 3')
-    """
-    tail = (width - 1) // 2
-    return text if len(text) <= width else f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"

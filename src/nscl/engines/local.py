@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nscl.engines.job import Ending, Job
+from nscl.engines.job import Ending, Job, State
+from nscl.engines.worker import LOCKED
 from nscl.results.atomic import cannot_write
 from nscl.training.config import RunConfig
 
@@ -146,7 +147,8 @@ def _ending(child: _Child) -> Ending:
         return Ending(
             child.job, "killed", f"killed by {name}{reason}; the same command continues it"
         )
-    return Ending(child.job, "failed", last_words(child.job.log, offset=child.offset))
+    state: State = "locked" if code == LOCKED else "failed"
+    return Ending(child.job, state, last_words(child.job.log, offset=child.offset))
 
 
 def last_words(log: Path, *, offset: int = 0) -> str:

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from nscl.engines.job import Job
-from nscl.results import read_metrics
+from nscl.results import FormatError, read_metrics
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,17 @@ class Watch:
         known = self._known.get(job.name)
         if known is not None and known[0] == size:
             return known[1]
-        found = progress_of(job, read_metrics(path)) if size else Progress()
+        found = _read(job) if size else Progress()
         self._known[job.name] = (size, found)
         return found
+
+
+def _read(job: Job) -> Progress:
+    """A log that was damaged is no progress: it must not end the plan that only looks at it."""
+    try:
+        return progress_of(job, read_metrics(job.directory.metrics_path))
+    except (FormatError, KeyError, TypeError):
+        return Progress()
 
 
 def progress_of(job: Job, records: Iterable[dict[str, Any]]) -> Progress:

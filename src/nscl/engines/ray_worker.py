@@ -14,6 +14,7 @@ def train(text: str, log: str, folder: str) -> tuple[str, str]:
     returns nothing, and Ray starts the run again from its checkpoint.
     """
     from nscl.errors import NsclError
+    from nscl.results import RunLockedError
     from nscl.training.config import RunConfig
     from nscl.training.display import Lines
     from nscl.training.experiment import run
@@ -29,7 +30,7 @@ def train(text: str, log: str, folder: str) -> tuple[str, str]:
             return "stopped", str(problem)
         except NsclError as problem:
             print(f"nscl: {problem}")
-            return "failed", str(problem)
+            return "locked" if isinstance(problem, RunLockedError) else "failed", str(problem)
         except Exception as problem:
             traceback.print_exc(file=sink)
             return "failed", f"{type(problem).__name__}: {problem}"

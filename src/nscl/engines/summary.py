@@ -8,12 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from nscl.engines.job import Job
+from nscl.engines.wording import apart
 from nscl.metrics import Summary, summary
 from nscl.results import Result, by_remark, remarks
 
 FIGURES = ("acc", "bwt", "forgetting", "learning_accuracy", "seconds")
 HEADS = ("ACC %", "BWT", "forgetting", "learning acc. %", "seconds")
 EXPENDABLE = ("seconds", "learning acc. %", "forgetting", "expected")  # the first goes first
+LAST = ("seeds", "BWT")  # go where not even a short label has room beside them
+LABEL, SHORT_LABEL = 30, 12  # what a longer label is left before columns go, and before the last
 GAP = 2  # between columns
 KEEPS_DATA = "*"
 FOOTNOTE = "* keeps old data"
@@ -42,8 +45,8 @@ class Row:
 
 
 def summarise(jobs: Sequence[Job]) -> list[Row]:
-    """A row per label, in the plan's order, of the runs that are finished."""
-    finished = [(job, job.directory.result()) for job in jobs if job.directory.is_finished]
+    """A row per label, in the plan's order, of the runs whose result can be read."""
+    finished = [(job, result) for job in jobs if (result := job.result()) is not None]
     labels = dict.fromkeys(job.label for job, _ in finished)
     return [_row(label, [r for job, r in finished if job.label == label]) for label in labels]
 
@@ -68,7 +71,8 @@ def table(
 ) -> Table:
     """The rows as a table; with expected figures beside the measured ones where there are any.
 
-    Of a screen's ``width`` the figures that matter least are left out, rather than folded.
+    Of a screen's ``width`` the figures that matter least are left out and long labels are
+    shortened, rather than figures cut.
     """
     columns = fitted(_columns(rows, expected or {}), width)
     view = Table(box=None, pad_edge=False)
@@ -92,18 +96,26 @@ def _columns(
 
 
 def fitted(columns: Mapping[str, list[str]], width: int | None) -> dict[str, list[str]]:
-    """The columns that have room side by side.
+    """The columns that have room side by side: long labels give way, then columns, then both.
 
-    >>> [*fitted({"": ["gem"], "ACC %": ["97.40 ± 0.20"], "seconds": ["12.50 ± 0.31"]}, 20)]
-    ['', 'ACC %']
+    >>> fitted({"": ["Ridge, norms free"], "ACC %": ["97.40 ± 0.20"], "seconds": ["12.50"]}, 27)
+    {'': ['Ridge,…s free'], 'ACC %': ['97.40 ± 0.20']}
     """
     shown = dict(columns)
-    for head in EXPENDABLE:
-        needed = sum(max(map(len, (head, *cells))) + GAP for head, cells in shown.items()) - GAP
-        if width is None or needed <= width:
-            break
-        shown.pop(head, None)
-    return shown
+    if width is None:
+        return shown
+    longest = max(map(len, columns[""]), default=0)
+    for least, heads in ((LABEL, EXPENDABLE), (SHORT_LABEL, LAST)):
+        for head in heads:
+            if _room(shown, width) < min(least, longest):
+                shown.pop(head, None)
+    return {**shown, "": apart(columns[""], _room(shown, width))}
+
+
+def _room(columns: Mapping[str, list[str]], width: int) -> int:
+    """What the figures leave for labels."""
+    figures = [(head, *cells) for head, cells in columns.items() if head]
+    return width - sum(max(map(len, texts)) + GAP for texts in figures)
 
 
 def _cell(value: Summary, *, signed: bool, whole: bool) -> str:

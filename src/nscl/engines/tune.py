@@ -133,11 +133,11 @@ def _typed(options: Settings) -> str:
 
 
 def _record(job: Job, trial: Trial, ending: Ending | None) -> TrialRecord | None:
-    if job.directory.is_finished:
-        result = job.directory.result()
+    result = job.result()
+    if result is not None:
         figures = (result.acc, result.bwt, result.seconds)
         return TrialRecord(job.name, trial.point, *figures, notes=result.notes)
-    if ending is not None and ending.state == "failed":
+    if ending is not None and ending.state == "failed" and not job.directory.is_finished:
         # A strength at which training breaks down is an answer too.
         return TrialRecord(job.name, trial.point, error=ending.error)
     return None

@@ -10,6 +10,8 @@ import sys
 import threading
 from types import FrameType
 
+LOCKED = 75  # the exit code of a run that another process works on: EX_TEMPFAIL, try again later
+
 
 def main() -> int:
     """Train one run; the exit code is that of ``nscl run``."""
@@ -19,6 +21,7 @@ def main() -> int:
     threading.Thread(target=_watch_parent, daemon=True).start()
     # Late: torch takes seconds, and a stop in them should not wait.
     from nscl.errors import NsclError
+    from nscl.results import RunLockedError
     from nscl.training.config import RunConfig
     from nscl.training.display import Lines
     from nscl.training.experiment import run
@@ -27,7 +30,8 @@ def main() -> int:
         run(RunConfig.model_validate_json(text), display=Lines())
     except NsclError as problem:
         print(f"nscl: {problem}", file=sys.stderr)
-        return int(getattr(problem, "exit_code", 2))
+        code = LOCKED if isinstance(problem, RunLockedError) else 2
+        return int(getattr(problem, "exit_code", code))
     return 0
 
 
