@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nscl.cli.tune_command import tune
+from nscl.engines.job import ended_before
 from nscl.engines.tune import Tuning
 from nscl.engines.tuned_file import TrialRecord, Tuned, best_trial, known_trials
 from nscl.engines.tuning import TRIALS, best_sizes, points, thin, trials_of, tuning_plan
@@ -20,6 +21,7 @@ from nscl.results import read_metrics
 from nscl.training import tuned_values
 from nscl.training.experiment import run
 from nscl.training.prepare import build_config
+from tests.engines.jobs import finish
 
 sizes = st.lists(st.integers(1, 7), min_size=1, max_size=2)
 
@@ -132,6 +134,17 @@ def test_the_learning_rate_is_nobodys_own() -> None:
             for job in jobs
         ]
         assert all(config == plain[0] for config in plain)
+
+
+def test_a_damaged_result_of_a_trial_is_no_answer(tmp_path: Path) -> None:
+    said = {"preset": "quick", "out": tmp_path}
+    made = Tuning.prepare("gpm", "split-digits-5", said, root=tmp_path / "records", trials=2)
+    for job in made.jobs:
+        finish(job, [[90.0]], 1.0)
+    made.jobs[0].directory.result_path.write_text("{")
+    endings = {job.name: ended_before(job) for job in made.jobs}
+    assert made.conclude(endings) is None
+    assert not made.path.exists()
 
 
 def trial(run: str, acc: float | None, bwt: float | None = -1.0) -> TrialRecord:
