@@ -1,6 +1,8 @@
 """What a model is made of: sharing, excluding, refusing, and saying why."""
 
 import re
+import sys
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -359,3 +361,46 @@ def test_names_do_not_tell_that_a_part_is_compiled() -> None:
     assert list(found.blocks) == ["0", "2"]
     assert list(found.norms) == ["1"]
     assert found.blocks["0"].parameters == ("0.weight", "0.bias")
+
+
+def instructions(model: nn.Module) -> int:
+    """How many instructions of the interpreter an inventory takes: the same on any machine."""
+    count, before = 0, sys.gettrace()
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        take_inventory(model, exclude=["0"])
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_the_work_grows_with_the_number_of_layers_not_with_its_square() -> None:
+    few, many = (
+        nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)) for _ in range(count)))
+        for count in (20, 80)
+    )
+    assert instructions(many) < 5 * instructions(few)  # four times the layers; it had been 6.7
+
+
+class NamedLikeAMatrix(nn.MultiheadAttention):
+    """An attention whose child is called as its first matrix is in reports and files."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 2)
+        self.query = nn.Linear(8, 8)
+
+
+def test_two_matrices_of_one_name_are_refused_by_both_their_parameters() -> None:
+    model = nn.ModuleDict({"attn": NamedLikeAMatrix()})
+    message = r"'attn.query' is .*'attn.in_proj_weight' \(.*\) and 'attn.query.weight' \(Linear\)"
+    with pytest.raises(UnsupportedError, match=message):
+        nscl.Memory(model)
+    names = [x.name for x in nscl.Memory(model, exclude=["attn.query"]).report().layers]
+    assert names[:4] == ["attn.query", "attn.key", "attn.value", "attn.output"]

@@ -4,18 +4,19 @@ Built afresh from the model whenever it is needed, so layers may be added at any
 hung on modules or parameters. State elsewhere is keyed by the qualified names found here.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
+from functools import cached_property
 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from nscl.core import attention as _attention  # noqa: F401  (registers MultiheadAttention)
 from nscl.core.blocks import Bias, Block
+from nscl.core.excluding import clean, excluded
 from nscl.core.layers import NORMS, LayerType, Matrix, layer_type_of
 from nscl.core.overlaps import reject_overlaps
-from nscl.errors import NsclError, UnsupportedError
+from nscl.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class Inventory:
     owners: dict[nn.Module, list[str]] = field(default_factory=dict)  # of unsupported ones
     excluded: set[str] = field(default_factory=set)
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
+    of_weight: dict[str, list[str]] = field(default_factory=dict)  # blocks by parameter
 
-    @property
+    @cached_property  # asked for each layer: counting anew would cost the square of their number
     def names(self) -> dict[int, str]:
         """Qualified name of a parameter by identity."""
         return {id(parameter): name for name, parameter in self.parameters.items()}
@@ -68,16 +70,11 @@ def unwrap(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def clean(name: str) -> str:
-    """A qualified name without the marks of compiled submodules."""
-    return name.replace("_orig_mod.", "").replace("._orig_mod", "")
-
-
 def take_inventory(model: nn.Module, *, exclude: Sequence[str] = ()) -> Inventory:
     """List a model's blocks, norms and unsupported parameters."""
     found = Inventory(parameters={clean(n): p for n, p in model.named_parameters()})
     _check_parameters(found)
-    _exclude(found, model, exclude)
+    found.excluded = excluded(model, found.parameters, exclude)
     for name, module in model.named_modules():
         if isinstance(module, NORMS):
             found.norms[clean(name)] = module
@@ -103,42 +100,6 @@ def _check_parameters(found: Inventory) -> None:
                 f"parameter '{name}' is on the meta device and has no values: "
                 "materialise the model (to_empty, load_state_dict) first"
             )
-
-
-def _exclude(found: Inventory, model: nn.Module, patterns: Sequence[str]) -> None:
-    modules = {clean(name) for name, _ in model.named_modules()}
-    for pattern in patterns:
-        hit = {
-            name
-            for name in found.parameters
-            if any(fnmatchcase(prefix, pattern) for prefix in _prefixes(name))
-        }
-        if not hit and not any(fnmatchcase(name, pattern) for name in modules):
-            known = ", ".join(sorted({name.split(".")[0] for name in found.parameters}))
-            raise NsclError(
-                f"exclude={pattern!r} matches no module or parameter; top-level names: {known}"
-            )
-        found.excluded |= hit
-    _check_shared_names(found, model, patterns)
-
-
-def _check_shared_names(found: Inventory, model: nn.Module, patterns: Sequence[str]) -> None:
-    """A parameter that two modules share is left free for both or for none."""
-    names = found.names
-    for alias, parameter in model.named_parameters(remove_duplicate=False):
-        name, alias = names[id(parameter)], clean(alias)
-        meant = any(fnmatchcase(prefix, p) for p in patterns for prefix in _prefixes(alias))
-        if meant and name not in found.excluded:
-            raise UnsupportedError(
-                f"exclude would leave '{alias}' free, but that is '{name}' too, which is not "
-                f"excluded: untie them, or exclude=['{name}', ...] to leave it free for both"
-            )
-
-
-def _prefixes(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    for length in range(1, len(parts) + 1):
-        yield ".".join(parts[:length])
 
 
 def _add_layer(found: Inventory, name: str, module: nn.Module, layer_type: LayerType) -> None:
@@ -208,10 +169,9 @@ def _block(found: Inventory, name: str, module: nn.Module, matrix: Matrix, weigh
 
 def _merge(found: Inventory, block: Block) -> Use:
     """Let modules that share a weight share its block: every use counts, each bias is a feature."""
-    for name, known in found.blocks.items():
-        overlap = known.weight == block.weight and (
-            known.start < block.stop and block.start < known.stop
-        )
+    for name in found.of_weight.get(block.weight, []):
+        known = found.blocks[name]
+        overlap = known.start < block.stop and block.start < known.stop
         if not overlap or {known.layout, block.layout} == {"rows", "tokens"}:
             continue
         if (known.layout, known.groups, known.features, known.start, known.stop) != (
@@ -228,8 +188,20 @@ def _merge(found: Inventory, block: Block) -> Use:
                 biases = (*biases, bias)
         found.blocks[name] = replace(known, biases=biases)
         return Use(name, biases.index(block.biases[0]) if block.biases else None)
+    _check_name(found, block)
     found.blocks[block.name] = block
+    found.of_weight.setdefault(block.weight, []).append(block.name)
     return Use(block.name, 0 if block.biases else None)
+
+
+def _check_name(found: Inventory, block: Block) -> None:
+    """A child of an attention may be called as one of its matrices is in reports and files."""
+    if other := found.blocks.get(block.name):
+        raise UnsupportedError(
+            f"'{block.name}' is the name of two matrices, '{other.weight}' ({other.kind}) and "
+            f"'{block.weight}' ({block.kind}): only one of them could be remembered under it; "
+            f"rename the module, or exclude=['{block.name}']"
+        )
 
 
 def _check_biases(found: Inventory) -> None:
@@ -250,8 +222,8 @@ def _share_token_biases(found: Inventory) -> None:
     """An embedding tied to an output layer: a token that is held needs its output bias held too."""
     for name, block in found.blocks.items():
         if block.layout == "tokens":
-            tied = [b for b in found.blocks.values() if b.weight == block.weight and b is not block]
-            biases = tuple(bias for other in tied for bias in other.biases)
+            tied = [other for other in found.of_weight[block.weight] if other != name]
+            biases = tuple(bias for other in tied for bias in found.blocks[other].biases)
             found.blocks[name] = replace(block, biases=biases)
 
 
