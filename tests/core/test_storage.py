@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -16,11 +15,11 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 
 import nscl
 from nscl.errors import MemoryFileError, ModelMismatchError
-from tests.core.memories import hooks, move, remembered, same
+from tests.core.memories import move, remembered, same
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -234,6 +233,19 @@ def test_files_have_the_usual_permissions(tmp_path: Path) -> None:
     assert len(modes) == 1
 
 
+def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
+    model, target, link = network(), tmp_path / "store" / "m", tmp_path / "latest"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    memory = made(model)
+    for tasks in (1, 2):  # to nowhere at first
+        memory.save(link)
+        memory.remember([OLD])
+        assert link.is_symlink()
+        assert nscl.Memory.load(target, model).tasks == tasks
+    assert list(target.parent.iterdir()) == [target]
+
+
 def test_a_loaded_memory_does_not_hang_on_its_file(tmp_path: Path) -> None:
     model, path = network(), tmp_path / "m"
     memory = made(model)
@@ -273,61 +285,3 @@ def test_a_process_killed_while_saving_leaves_the_old_file_whole(tmp_path: Path)
     rows = torch.ones(1201, dtype=torch.float64)
     assert loaded.forgetting().total.drift == 0
     assert torch.equal(loaded._state.covariances["model"].dense()[0], torch.outer(rows, rows))
-
-
-def folders(tmp_path: Path) -> list[Path]:
-    return [path for path in tmp_path.iterdir() if path.name.startswith("nscl-")]
-
-
-def test_offloaded_covariances_lie_on_disk_and_go_with_their_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    model = network()
-    kept, memory = made(model), made(model, offload="disk")
-    assert memory.nbytes == {**kept.nbytes, "covariances": 0}
-    assert kept.nbytes["covariances"] > 0
-    for _ in range(3):
-        kept.remember([OLD])
-        memory.remember([OLD])
-        (folder,) = folders(tmp_path)
-        assert len(list(folder.iterdir())) == 3  # the older ones are gone
-    on_disk = sum(path.stat().st_size for path in folder.iterdir())
-    assert on_disk >= kept.nbytes["covariances"]
-    assert same({**remembered(memory), "metadata": 0}, {**remembered(kept), "metadata": 0})
-    assert memory.report().layers == kept.report().layers
-    move(model)
-    assert memory.forgetting() == kept.forgetting()
-    memory.save(tmp_path / "m")
-    loaded = nscl.Memory.load(tmp_path / "m", model)
-    assert loaded.offload == "disk"
-    assert loaded.nbytes["covariances"] == 0
-    assert len(folders(tmp_path)) == 2
-    del memory, loaded
-    assert folders(tmp_path) == []
-
-
-def test_a_failed_remember_leaves_offloaded_covariances_in_place() -> None:
-    model = network()
-    memory = made(model, offload="disk")
-    known, before = remembered(memory), hooks(model)
-    with pytest.raises(nscl.NsclError):
-        memory.remember([OLD, Tensor()])
-    assert same(remembered(memory), known)
-    assert hooks(model) == before
-
-
-def test_a_temporary_folder_that_is_cleaned_up_is_told() -> None:
-    model = network()
-    memory = made(model, offload="disk")
-    assert memory._shelf is not None
-    shutil.rmtree(memory._shelf.folder)
-    for act in (memory.forgetting, lambda: memory.remember([OLD])):
-        with pytest.raises(MemoryFileError, match=r"is gone .* set TMPDIR"):
-            act()
-    memory = nscl.Memory(model, offload="disk")
-    assert memory._shelf is not None
-    shutil.rmtree(memory._shelf.folder)
-    with pytest.raises(MemoryFileError, match=r"cannot be written .*the memory is unchanged"):
-        memory.remember([OLD])
-    assert memory.tasks == 0

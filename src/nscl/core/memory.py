@@ -41,6 +41,7 @@ from nscl.core.remembering import Forward, Gathered, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
 from nscl.core.rules import Ratio, Rule
 from nscl.core.shards import reshard
+from nscl.core.shelf import Shelf
 from nscl.core.state import State, check_model, check_weights, combine, extend
 from nscl.core.strays import (
     UNKNOWN,
@@ -100,7 +101,7 @@ class Memory(Chosen):
         self.norms, self.statistics, self.unsupported = norms, statistics, unsupported
         self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
         self.offload = offload
-        self._shelf = storage.Shelf() if offload == "disk" else None
+        self._shelf = Shelf() if offload == "disk" else None
         self._state = State()
         self._protections: list[Protection] = []
         self._revision = 0  # of the state: an id would be given to another one some day
@@ -260,7 +261,6 @@ class Memory(Chosen):
         if self._shelf is not None:
             shelved = {name: self._shelf.put(c) for name, c in complete.covariances.items()}
             complete = replace(complete, covariances=shelved)
-            self._shelf.keep_only(complete)
         if self._holding and complete.statistics.keys() != self._state.statistics.keys():
             running.retrace()
         self._state = complete

@@ -7,16 +7,11 @@ anchors, running statistics. Eigenvectors and projections are rebuilt on load.
 import json
 import os
 import secrets
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -135,7 +130,7 @@ def _statistics(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 def save(path: str | Path, state: State, options: Mapping[str, Any]) -> None:
     """Write a memory: a whole new file takes the place of the old one, or nothing happens."""
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays one, and what it points to is replaced
     metadata = {"nscl": json.dumps(to_metadata(state, options))}
     # Tensors that share storage (tied weights) are refused by safetensors: clone them.
     tensors = {name: tensor.clone() for name, tensor in to_tensors(state).items()}
@@ -151,7 +146,7 @@ def save(path: str | Path, state: State, options: Mapping[str, Any]) -> None:
             _sync(target.parent)
     except (OSError, SafetensorError) as problem:
         raise MemoryFileError(
-            f"{target} cannot be written ({problem}); what was there is untouched: "
+            f"{path} cannot be written ({problem}); what was there is untouched: "
             "make room or choose another place"
         ) from problem
     finally:
@@ -184,52 +179,3 @@ def load(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path} is truncated or no safetensors file ({problem}); "
             "take it from where it was saved once more"
         ) from problem
-
-
-@dataclass(frozen=True)
-class OnDisk:
-    """A tensor in a file of its own, mapped into memory only while it is used."""
-
-    path: Path
-    nbytes: int
-
-    def load(self) -> Tensor:
-        """Map the file."""
-        try:
-            return load_file(self.path)["sums"]
-        except OSError as problem:
-            raise MemoryFileError(
-                f"{self.path} is gone ({problem}): offload='disk' keeps covariances in a temporary "
-                "folder; set TMPDIR to one that nobody cleans up"
-            ) from problem
-
-
-class Shelf:
-    """A temporary folder that keeps covariances out of RAM, and disappears with its memory."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="nscl-"))
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self._count = 0
-
-    def put(self, covariance: Covariance) -> Covariance:
-        """Move a covariance's sums to disk."""
-        if not isinstance(covariance.stored, torch.Tensor):
-            return covariance
-        self._count += 1
-        path = self.folder / f"{self._count}.safetensors"
-        try:
-            save_file({"sums": covariance.stored.contiguous()}, path)
-        except (OSError, SafetensorError) as problem:
-            raise MemoryFileError(
-                f"{path} cannot be written ({problem}): the memory is unchanged; make room, or set "
-                "TMPDIR to a folder that has it"
-            ) from problem
-        return replace(covariance, stored=OnDisk(path, covariance.stored.nbytes))
-
-    def keep_only(self, state: State) -> None:
-        """Delete files that no covariance of this state uses any more."""
-        used = {c.stored.path for c in state.covariances.values() if isinstance(c.stored, OnDisk)}
-        for path in self.folder.glob("*.safetensors"):
-            if path not in used:
-                path.unlink()
