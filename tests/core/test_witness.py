@@ -34,6 +34,7 @@ USES: dict[str, Callable[[Functional, Tensor], Tensor]] = {
     "einsum": lambda m, h: torch.einsum("bld,vd->blv", h, m.embed.weight),
     "by keyword": lambda m, h: F.linear(h, weight=m.embed.weight),
     "converted": lambda m, h: F.linear(h, m.embed.weight.to(h.dtype)),
+    "converted by type": lambda m, h: F.linear(h, m.embed.weight.type(h.dtype)),
 }
 
 
@@ -66,6 +67,13 @@ LOOKS: dict[str, Callable[[Functional, Tensor], Tensor]] = {
     "to": lambda m, h: h.to(m.embed.weight).type_as(m.embed.weight),
     "new": lambda m, h: h + m.embed.weight.new_zeros(1),
     "grad": lambda m, h: h if m.embed.weight.grad is None else -h,
+    "type": lambda m, h: h.type(m.embed.weight.type()),
+    "like": lambda m, h: h + torch.full_like(m.embed.weight, 0.1).sum(),
+    "noise": lambda m, h: h + torch.rand_like(m.embed.weight)[0] + torch.randn_like(h),
+    "result type": lambda m, h: h.to(torch.result_type(h, m.embed.weight)),
+    "storage": lambda m, h: h * m.embed.weight.untyped_storage().nbytes(),
+    "pinned": lambda m, h: -h if m.embed.weight.is_pinned() or m.embed.weight.is_shared() else h,
+    "signed": lambda m, h: h if m.embed.weight.is_signed() else -h,
 }
 
 
@@ -73,6 +81,32 @@ LOOKS: dict[str, Callable[[Functional, Tensor], Tensor]] = {
 def test_looking_at_a_weight_is_not_using_it(look: Any) -> None:
     report = nscl.Memory(Functional(look)).remember([torch.randint(0, 5, (2, 3))])
     assert report.tasks == 1
+
+
+class TiedByAView(nn.Module):
+    """An autoencoder that decodes by a view of its encoder's weight, made once and for all."""
+
+    def __init__(self, view: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.encode = nn.Linear(8, 6, bias=False)
+        self.tied = view(self.encode.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encode(x).relu() @ self.tied.reshape(8, 6).T
+
+
+VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": lambda weight: weight.t(),
+    "flat": lambda weight: weight.view(-1),
+    "a view of a view": lambda weight: weight.t()[:, :].mT,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_a_view_made_before_the_pass_is_a_use_of_its_weight(view: Any) -> None:
+    model = TiedByAView(view)
+    with pytest.raises(UnsupportedError, match=r"'encode.weight' is used by .* outside of its own"):
+        nscl.Memory(model).remember([torch.randn(3, 8)])
 
 
 class FunctionalNorm(nn.Module):

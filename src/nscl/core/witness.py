@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from nscl.core.blocks import Block
@@ -19,8 +19,9 @@ from nscl.errors import UnsupportedError
 _HARMLESS = {"size", "dim", "numel", "ndimension", "stride", "is_floating_point", "is_contiguous",
              "is_complex", "element_size", "data_ptr", "__repr__", "__hash__", "requires_grad_",
              "storage_offset", "__len__", "nelement", "get_device", "new_zeros", "new_ones",
-             "new_empty", "new_full", "new_tensor", "zeros_like", "ones_like",
-             "empty_like"}  # fmt: skip
+             "new_empty", "new_full", "new_tensor", "zeros_like", "ones_like", "empty_like",
+             "full_like", "rand_like", "randn_like", "randint_like", "is_pinned", "is_shared",
+             "untyped_storage", "result_type", "is_same_size", "is_signed"}  # fmt: skip
 # Attributes that hand the values on, where shape or dtype only tell about them.
 _VIEWS = {"T", "mT", "H", "mH", "data", "real", "imag"}
 # ``x.to(weight)`` asks the weight for its dtype only, ``weight.to(...)`` is a use of it.
@@ -53,7 +54,8 @@ class Witness(TorchFunctionMode):
         """Check the arguments for parameters, then do what was asked."""
         kwargs = kwargs or {}
         name, harmless = _name(func)
-        if not (self.blind or harmless):
+        asks_its_type = name == "type" and len(args) + len(kwargs) == 1  # with more it converts
+        if not (self.blind or harmless or asks_its_type):
             owned = self.running[-1] if self.running else frozenset()
             found = args[:1] if name in _OF_THE_FIRST else (*args, *kwargs.values())
             for parameter in self._parameters(found):
@@ -63,11 +65,15 @@ class Witness(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _parameters(self, values: Iterable[Any]) -> Iterator[str]:
-        """Names of all parameters among arguments, also inside lists (``torch.cat([...])``)."""
+        """Names of all parameters among arguments, also inside lists (``torch.cat([...])``).
+
+        A view that was made before the pass (``self.tied = self.encode.weight.t()``) is one, too.
+        """
         for value in values:
-            if isinstance(value, nn.Parameter):
-                if id(value) in self.names:
-                    yield self.names[id(value)]
+            if isinstance(value, Tensor):
+                for tensor in (value, value._base):
+                    if id(tensor) in self.names:
+                        yield self.names[id(tensor)]
             elif isinstance(value, list | tuple):
                 yield from self._parameters(value)
 
