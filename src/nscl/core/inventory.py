@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 
 from nscl.core import attention as _attention  # noqa: F401  (registers MultiheadAttention)
 from nscl.core.blocks import Bias, Block
-from nscl.core.excluding import clean, excluded
+from nscl.core.excluding import clean, excluded, is_meant
 from nscl.core.layers import NORMS, LayerType, Matrix, layer_type_of
 from nscl.core.overlaps import reject_overlaps
 from nscl.errors import UnsupportedError
@@ -37,6 +37,7 @@ class Inventory:
     unsupported: dict[str, str] = field(default_factory=dict)  # parameter → reason
     owners: dict[nn.Module, list[str]] = field(default_factory=dict)  # of unsupported ones
     excluded: set[str] = field(default_factory=set)
+    excluded_norms: set[str] = field(default_factory=set)
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
     of_weight: dict[str, list[str]] = field(default_factory=dict)  # blocks by parameter
 
@@ -44,6 +45,11 @@ class Inventory:
     def names(self) -> dict[int, str]:
         """Qualified name of a parameter by identity."""
         return {id(parameter): name for name, parameter in self.parameters.items()}
+
+    @property
+    def measured_norms(self) -> dict[str, nn.Module]:
+        """Norm layers whose running statistics matter: all that are not excluded as a whole."""
+        return {n: m for n, m in self.norms.items() if n not in self.excluded_norms}
 
     def norm_parameters(self, among: Collection[str] | None = None) -> dict[str, nn.Parameter]:
         """Affine parameters of all normalisation layers, or of those named."""
@@ -82,6 +88,7 @@ def take_inventory(model: nn.Module, *, exclude: Sequence[str] = ()) -> Inventor
             layer_type = layer_type_of(module)
             if layer_type is not None:
                 _add_layer(found, clean(name), module, layer_type)
+    found.excluded_norms = {name for name in found.norms if is_meant(name, exclude)}
     _check_biases(found)
     reject_overlaps(found.parameters, found.excluded)
     _share_token_biases(found)

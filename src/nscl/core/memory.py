@@ -28,7 +28,9 @@ from nscl.core.choices import (
     Unsupported,
     check_choices,
 )
+from nscl.core.dropping import check_known, excluded_from, without
 from nscl.core.examine import measure_forgetting, measure_shifts, write_report
+from nscl.core.excluding import as_patterns
 from nscl.core.inventory import (
     Inventory,
     reject_empty,
@@ -99,7 +101,7 @@ class Memory(Chosen):
         self.model = unwrap(model)
         self.rule, self.acts_on, self.scale = rule, acts_on, scale
         self.norms, self.statistics, self.unsupported = norms, statistics, unsupported
-        self.exclude = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+        self.exclude = as_patterns(exclude)
         self.offload = offload
         self._shelf = Shelf() if offload == "disk" else None
         self._state = State()
@@ -219,6 +221,17 @@ class Memory(Chosen):
         self._replace(combine(self._state, other._state, same_tasks=same_tasks))
         return self.report()
 
+    def forget(self, names: Sequence[str]) -> None:
+        """Drop what was remembered of layers that have been replaced or removed on purpose.
+
+        Names and patterns are those of ``exclude``. A new layer of that name is free until it is
+        remembered, and all else stays held.
+        """
+        check_known(self._state, names)
+        steps, narrowed = self._steps, self._narrowed
+        self._replace(without(self._state, names))
+        self._steps, self._narrowed = steps, narrowed  # all else is where it was
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that cannot be recomputed, as tensors and plain data.
 
@@ -230,8 +243,9 @@ class Memory(Chosen):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a ``state_dict``; this memory's own options stay. All or nothing."""
-        loaded = storage.from_parts(state.get("metadata"), state.get("tensors", {}))
+        """Take over a ``state_dict`` but for what is excluded; own options stay. All or nothing."""
+        saved = storage.from_parts(state.get("metadata"), state.get("tensors", {}))
+        loaded = without(saved, self.exclude)
         check_model(loaded, self._inventory())
         self._replace(loaded)
         self._steps = UNKNOWN
@@ -241,14 +255,17 @@ class Memory(Chosen):
         storage.save(path, self._state, self.options())
 
     @classmethod
-    def load(cls, path: str | Path, model: nn.Module) -> Self:
+    def load(cls, path: str | Path, model: nn.Module, *, exclude: Sequence[str] = ()) -> Self:
         """Read a memory for a model of the same architecture, with the options it was saved with.
 
-        >>> Memory.load("memory.safetensors", model)  # doctest: +SKIP
+        Layers that are others by now, or gone, are left out and left free with ``exclude``.
+
+        >>> Memory.load("memory.safetensors", model, exclude=["fc"])  # doctest: +SKIP
         """
         metadata, tensors = storage.load(path)
-        state = storage.from_parts(metadata, tensors)
-        memory = cls(model, **storage.read_options(metadata))
+        state, options = storage.from_parts(metadata, tensors), storage.read_options(metadata)
+        options["exclude"] = excluded_from(unwrap(model), state, options["exclude"], exclude)
+        memory, state = cls(model, **options), without(state, exclude)
         check_model(state, memory._inventory())
         memory._replace(state)
         memory._steps = UNKNOWN
@@ -304,7 +321,7 @@ class Memory(Chosen):
 
     def _hold_statistics(self) -> None:
         if self.statistics == "freeze":
-            self._holding.take(self._inventory().norms, self._has_statistics)
+            self._holding.take(self._inventory().measured_norms, self._has_statistics)
 
     def _has_statistics(self, norm: str) -> bool:
         return norm in self._state.statistics

@@ -94,9 +94,8 @@ def extend(state: State, found: Inventory, gathered: Gathered, *, held: frozense
         anchors[name] = anchors[name].plus(anchor) if name in anchors else anchor
     blocks = {name: found.blocks[name] for name in covariances}
     kept = {p for block in blocks.values() for p in block.parameters} | held | set(anchors)
-    norms = {
-        n: m for n, m in found.norms.items() if n in gathered.norms_seen | set(state.statistics)
-    }
+    seen = gathered.norms_seen | set(state.statistics)
+    norms = {n: m for n, m in found.measured_norms.items() if n in seen}
     return State(
         blocks=blocks,
         covariances=covariances,
@@ -150,12 +149,12 @@ def check_model(state: State, found: Inventory) -> None:
         if now is None:
             raise ModelMismatchError(
                 f"layer '{name}' ({block.kind}, {block.shape()}) was remembered, but the model "
-                f"has no such protected layer; it has: {_some(found.blocks)}"
+                f"has no such protected layer; it has: {_some(found.blocks)}{_way_out(block)}"
             )
         if now.signature() != block.signature():
             raise ModelMismatchError(
                 f"layer '{name}' was remembered as {block.kind} {_long(block)}, but the model "
-                f"has {now.kind} {_long(now)}"
+                f"has {now.kind} {_long(now)}{_way_out(block)}"
             )
     for name, remembered in state.reference.items():
         _check_shape(name, remembered, found.parameters.get(name))
@@ -182,7 +181,17 @@ def _check_shape(name: str, remembered: Tensor, now: Tensor | None) -> None:
         has = "no such tensor" if now is None else f"shape {tuple(now.shape)}"
         raise ModelMismatchError(
             f"'{name}' was remembered with shape {tuple(remembered.shape)}, but the model has {has}"
+            f"{_drop(name.rpartition('.')[0] or name)}"
         )
+
+
+def _way_out(block: Block) -> str:
+    is_part = "." in block.kind  # of an attention, which is dropped as a whole
+    return _drop((is_part and block.name.rpartition(".")[0]) or block.name)
+
+
+def _drop(name: str) -> str:
+    return f"; to go on without it: memory.forget('{name}'), or exclude=['{name}'] when loading"
 
 
 def _some(blocks: Mapping[str, Block]) -> str:

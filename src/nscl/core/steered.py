@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from nscl.core.blocks import Block, bias_vectors, weight_matrix
 from nscl.core.choices import Norms
 from nscl.core.covariance import Covariance
+from nscl.core.dropping import check_known, without
 from nscl.core.memory import Memory
 from nscl.core.projection import Mask, Projection
 from nscl.core.remembering import Forward, Loss
@@ -176,6 +177,11 @@ class Steered(Memory):
             {name: Projection(**kept) for name, kept in state["steering"].items()},
             {name: Spectrum(**kept) for name, kept in state["spectra"].items()},
         )
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Drop what was observed of these layers, and how they are steered."""
+        check_known(self._state, names)
+        self._switch(without(self._state, names))
 
     def merge(self, other: Memory, *, same_tasks: bool = True) -> NoReturn:
         """Refuse: two ways of steering have no sum."""

@@ -196,5 +196,5 @@ def told_other_weights(names: Sequence[str], *, pulls: bool) -> Iterator[str]:
         yield (
             f"this memory was made of other weights than the model has in {listed(names)}.{pulled} "
             "Load the model's weights before the memory and before training; if the layers are "
-            "meant to be new ones, give them new names"
+            f"meant to be new ones, call memory.forget({names[0]!r})"
         )

@@ -1,0 +1,63 @@
+"""Parts of a memory that are given up: layers that were replaced or removed on purpose."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import nn
+
+from nscl.core.excluding import as_patterns, is_in, is_meant
+from nscl.core.report import listed
+from nscl.core.state import State
+from nscl.errors import NsclError
+
+
+def without(state: State, names: Sequence[str]) -> State:
+    """The state as if the layers and parameters that these names mean had never been seen."""
+    patterns = as_patterns(names)
+    blocks = {
+        name: block
+        for name, block in state.blocks.items()
+        if not (is_meant(name, patterns) or is_meant(block.weight, patterns))
+    }
+    anchors = {n: a for n, a in state.anchors.items() if not is_meant(n, patterns)}
+    held = frozenset(name for name in state.held if not is_meant(name, patterns))
+    kept = {p for block in blocks.values() for p in block.parameters} | held | anchors.keys()
+    return replace(
+        state,
+        blocks=blocks,
+        covariances={n: c for n, c in state.covariances.items() if n in blocks},
+        spectra={n: s for n, s in state.spectra.items() if n in blocks},
+        projections={n: p for n, p in state.projections.items() if n in blocks},
+        reference={n: t for n, t in state.reference.items() if n in kept},
+        anchors=anchors,
+        held=held,
+        statistics={n: s for n, s in state.statistics.items() if not is_meant(n, patterns)},
+    )
+
+
+def _knows(state: State, pattern: str) -> bool:
+    """Whether anything was remembered that a pattern means."""
+    names = (*state.blocks, *(b.weight for b in state.blocks.values()), *state.anchors)
+    return any(is_meant(name, [pattern]) for name in (*names, *state.held, *state.statistics))
+
+
+def check_known(state: State, names: Sequence[str]) -> None:
+    """A name under which nothing was remembered is a mistake."""
+    for pattern in as_patterns(names):
+        if not _knows(state, pattern):
+            raise NsclError(
+                f"nothing was remembered of {pattern!r}; remembered are: "
+                f"{listed([*state.blocks, *state.statistics]) or 'no layers yet'}"
+            )
+
+
+def excluded_from(
+    model: nn.Module, state: State, saved: Sequence[str], names: Sequence[str]
+) -> list[str]:
+    """What a loaded memory excludes: as it was saved, and as it is told.
+
+    A layer that is gone from the model needs no excluding, if the file shows that it was there.
+    """
+    given = as_patterns(names)
+    gone = [p for p in given if (p in saved or _knows(state, p)) and not is_in(model, p)]
+    return [p for p in dict.fromkeys((*saved, *given)) if p not in gone]
