@@ -219,6 +219,14 @@ def test_optimizers_that_are_gone_leave_nothing_behind() -> None:
     assert len(scene.memory._protections) == 2
 
 
+def test_a_report_tells_how_many_of_an_optimizers_parameters_are_guarded() -> None:
+    model, hidden = mlp(), torch.nn.Linear(2, 2)  # nobody registered the second
+    memory = nscl.Memory(model)
+    optimizer = sgd([*model.parameters(), *hidden.parameters()])
+    memory.protect(optimizer)
+    assert memory.report().optimizers == ("SGD over 6 parameters, 4 of them guarded",)
+
+
 def test_a_guard_that_is_gone_is_in_nobodys_way() -> None:
     scene = guard()
     scene.optimizer._optimizer_step_pre_hooks.clear()  # as torch drops them from a copy

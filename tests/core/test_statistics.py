@@ -43,6 +43,20 @@ def unchanged(model: Network, before: tuple[Tensor, Tensor]) -> bool:
     return all(torch.equal(a, b) for a, b in zip(before, statistics(model), strict=True))
 
 
+@pytest.mark.parametrize("tracks", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+def test_an_excluded_layer_is_neither_held_nor_measured(tracks: bool, affine: bool) -> None:
+    norm = nn.BatchNorm1d(4, affine=affine, track_running_stats=tracks)
+    model = Network(norm).train()
+    memory = nscl.Memory(model, statistics="freeze", exclude=["norm"])
+    with memory.protect(torch.optim.SGD(model.parameters(), 0.0)):
+        assert memory.remember([torch.randn(6, 4)]).statistics == ()
+        before = copy.deepcopy(norm.running_mean)
+        out = model(7 * torch.randn(6, 4))
+        assert out.isfinite().all()
+        assert not tracks or not torch.equal(norm.running_mean, before)
+
+
 @pytest.mark.parametrize(("make", "shape"), TRACKING.values(), ids=TRACKING.keys())
 def test_held_from_the_first_remember_until_removed(make: Any, shape: tuple[int, ...]) -> None:
     model = Network(make()).train()

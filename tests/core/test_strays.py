@@ -70,6 +70,22 @@ def test_layers_of_an_unprotected_optimizer_are_named_before_and_after_they_move
     assert memory.report().notes == ()
 
 
+def test_biases_without_their_weights_are_named_because_they_do_not_move() -> None:
+    model, old = mlp(), torch.randn(3, 6, dtype=torch.float64)
+    matrices = torch.optim.Muon([p for p in model.parameters() if p.ndim == 2], 1e-2)
+    rest = torch.optim.AdamW([p for p in model.parameters() if p.ndim < 2], 1e-2)
+    memory = nscl.Memory(model, rule=EXACT)
+    memory.protect(matrices)
+    memory.protect(rest)
+    (note,) = memory.remember([old]).notes
+    assert note.startswith("cannot move: 0.bias, 2.bias: a bias by itself moves all old outputs")
+    before = [model[i].bias.detach().clone() for i in (0, 2)]
+    step(model, rest, old)
+    assert all(torch.equal(model[i].bias, b) for i, b in zip((0, 2), before, strict=True))
+    model[0].bias.requires_grad_(False)
+    assert memory.report().notes[0].startswith("cannot move: 2.bias: ")
+
+
 def test_what_is_not_trained_needs_no_guard() -> None:
     model = mlp()
     model[0].requires_grad_(False)

@@ -51,8 +51,10 @@ from nscl.core.strays import (
     told_other_weights,
     told_strayed,
     told_unguarded,
+    told_without_weights,
     unguarded,
     unrelated,
+    without_weights,
 )
 from nscl.errors import NsclWarning
 
@@ -338,10 +340,11 @@ class Memory(Chosen):
 
     def _remarks(self, found: Inventory) -> tuple[str, ...]:
         """What a report should tell about optimizers that this memory does not protect."""
-        guarded = {id(p) for protection in self._protections for p in protection.parameters}
-        alone = unguarded(self._state, found.parameters, guarded)
+        guarded = [{id(p) for p in protection.parameters} for protection in self._protections]
+        alone = unguarded(self._state, found.parameters, set().union(*guarded))
+        still = without_weights(self._state, found.parameters, guarded)
         gone = self._strayed(found.parameters)
-        return (*told_unguarded(alone), *told_strayed(gone))
+        return (*told_unguarded(alone), *told_without_weights(still), *told_strayed(gone))
 
     def _tell_other_weights(self, parameters: Mapping[str, Tensor]) -> None:
         names = [*self._strayed(parameters), *unrelated(self._state, parameters, steps=self._steps)]

@@ -66,8 +66,10 @@ class Protection:
         optimizer = self._optimizer()
         if optimizer is None or not self.active:
             return "Protection(removed)"
-        count = sum(len(group["params"]) for group in optimizer.param_groups)
-        return f"Protection({type(optimizer).__name__} over {count} parameters)"
+        held, known = self.parameters, {id(p) for p in self._memory.model.parameters()}
+        ours = sum(id(p) in known for p in held)
+        guarded = "" if ours == len(held) else f", {ours} of them guarded"
+        return f"Protection({type(optimizer).__name__} over {len(held)} parameters{guarded})"
 
     @property
     def active(self) -> bool:

@@ -113,6 +113,22 @@ def unguarded(
     ]
 
 
+def without_weights(
+    state: State, parameters: Mapping[str, Tensor], optimizers: Sequence[Collection[int]]
+) -> list[str]:
+    """Trainable biases in a guarded optimizer that does not train their weight: they are held."""
+    trained = {name: id(p) for name, p in parameters.items() if p.requires_grad}
+    moving = [{name for name, key in trained.items() if key in held} for held in optimizers]
+    found = (
+        bias.parameter
+        for block in (state.blocks[name] for name in state.projections)
+        for bias in block.biases
+        for held in moving
+        if bias.parameter in held and block.weight not in held
+    )
+    return list(dict.fromkeys(found))  # once each, also where two layers are tied
+
+
 @torch.no_grad()
 def _displacements(state: State, parameters: Mapping[str, Tensor]) -> Iterator[_Moved]:
     for name in state.projections:
@@ -184,6 +200,15 @@ def told_unguarded(names: Sequence[str]) -> Iterator[str]:
         yield (
             f"in no protected optimizer: {listed(names)}: if another optimizer trains them, "
             "protect that one too"
+        )
+
+
+def told_without_weights(names: Sequence[str]) -> Iterator[str]:
+    """Say that these biases do not move."""
+    if names:
+        yield (
+            f"cannot move: {listed(names)}: a bias by itself moves all old outputs, so it is free "
+            "only together with its weight; let one optimizer train both"
         )
 
 
