@@ -1,10 +1,11 @@
 """Parts of a memory that are given up: layers that were replaced or removed on purpose."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from torch import nn
 
+from nscl.core.blocks import Block
 from nscl.core.excluding import as_patterns, is_in, is_meant
 from nscl.core.report import listed
 from nscl.core.state import State
@@ -21,18 +22,24 @@ def without(state: State, names: Sequence[str]) -> State:
     }
     anchors = {n: a for n, a in state.anchors.items() if not is_meant(n, patterns)}
     held = frozenset(name for name in state.held if not is_meant(name, patterns))
-    kept = {p for block in blocks.values() for p in block.parameters} | held | anchors.keys()
+    kept = _parameters(blocks) | held | anchors.keys()
+    meant = {name for name in state.reference if is_meant(name, patterns)}
+    dropped = (meant | _parameters(state.blocks)) - kept
     return replace(
         state,
         blocks=blocks,
         covariances={n: c for n, c in state.covariances.items() if n in blocks},
         spectra={n: s for n, s in state.spectra.items() if n in blocks},
         projections={n: p for n, p in state.projections.items() if n in blocks},
-        reference={n: t for n, t in state.reference.items() if n in kept},
+        reference={n: t for n, t in state.reference.items() if n not in dropped},
         anchors=anchors,
         held=held,
         statistics={n: s for n, s in state.statistics.items() if not is_meant(n, patterns)},
     )
+
+
+def _parameters(blocks: Mapping[str, Block]) -> set[str]:
+    return {name for block in blocks.values() for name in block.parameters}
 
 
 def _knows(state: State, pattern: str) -> bool:
