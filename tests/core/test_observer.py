@@ -156,16 +156,23 @@ def test_the_pass_runs_in_eval_mode_with_full_precision() -> None:
 
 
 def test_settings_of_torch_come_back() -> None:
-    torch.set_float32_matmul_precision("medium")
+    with suppress(ValueError), evaluating(nn.Linear(1, 1)):
+        assert not torch.backends.mha.get_fastpath_enabled()
+        raise ValueError
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_no_choice_of_precision_is_in_the_way_of_a_pass() -> None:
+    torch.backends.fp32_precision = "tf32"
+    memory, seen = nscl.Memory(model := nn.Sequential(nn.Linear(4, 2))), list[str]()
+    matmul = torch.backends.mkldnn.matmul
+    model.register_forward_hook(lambda *_: seen.append(matmul.fp32_precision))
     try:
-        with suppress(ValueError), evaluating(nn.Linear(1, 1)):
-            assert torch.get_float32_matmul_precision() == "highest"
-            assert not torch.backends.mha.get_fastpath_enabled()
-            raise ValueError
-        assert torch.get_float32_matmul_precision() == "medium"
-        assert torch.backends.mha.get_fastpath_enabled()
+        memory.remember([torch.randn(8, 4)])
+        assert seen == ["ieee"]
+        assert matmul.fp32_precision == "tf32"
     finally:
-        torch.set_float32_matmul_precision("highest")
+        torch.backends.fp32_precision = "none"
 
 
 def test_it_works_without_gradients_and_in_inference_mode() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.optim import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import nscl
 from nscl.errors import ProtectionError
@@ -56,6 +57,45 @@ def test_the_optimizer_inside_a_wrapper_is_guarded(wrap: Callable[[Optimizer], A
         scene.backward()
         wrapper.step()
     assert scene.moved() < 1e-12
+
+
+@pytest.mark.parametrize("acts_on", ["step", "displacement"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_step_inside_of_autocast_is_projected_in_full_precision(
+    acts_on: Any, dtype: torch.dtype
+) -> None:
+    model, old = mlp().float(), torch.randn(3, 6)
+    scene = guard(model=model, old=old, rule=nscl.Tolerance(1e-6), acts_on=acts_on)
+    with torch.autocast("cpu", dtype=dtype):
+        scene.train(20)
+        assert torch.is_autocast_enabled("cpu")
+    assert scene.moved() < 2e-6
+
+
+class Products(TorchDispatchMode):
+    """Notes how precise matrix products are allowed to be when they are made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = list[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "bmm" in str(func):
+            self.seen.append(torch.backends.cuda.matmul.fp32_precision)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_is_projected_without_tf32_and_gives_it_back() -> None:
+    scene = guard()
+    scene.backward()
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    try:
+        with Products() as products:
+            scene.optimizer.step()
+        assert set(products.seen) == {"ieee"}
+        assert torch.backends.cuda.matmul.fp32_precision == "tf32"
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = "none"
 
 
 class Decaying(torch.optim.Adam):

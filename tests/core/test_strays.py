@@ -36,6 +36,17 @@ def test_a_second_optimizer_is_noticed_while_the_first_is_alive() -> None:
     assert report.notes == ()  # counted from now on
 
 
+def test_autocast_is_in_nobodys_way() -> None:
+    scene = guard(model=mlp().float(), old=torch.randn(3, 6), rule=nscl.Tolerance(1e-6))
+    scene.train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert scene.memory.report().notes == ()
+        step(scene.model, sgd(scene.model.parameters()), scene.old)
+        assert scene.memory.report().notes[-1].startswith("moved out of the null space")
+        with pytest.warns(nscl.NsclWarning, match=LEFT.format("0, 2")):
+            scene.memory.remember([scene.old])
+
+
 class Sharpness(Optimizer):
     """SAM as it is usually written: the inner optimizer makes the step."""
 

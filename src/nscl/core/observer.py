@@ -12,6 +12,7 @@ from nscl.core.blocks import Block
 from nscl.core.inventory import Inventory
 from nscl.core.layers import Call, LayerType, layer_type_of
 from nscl.core.patched import computes_as_its_type, is_patched
+from nscl.core.precision import full_precision
 from nscl.core.running import Observation
 from nscl.core.witness import Witness
 from nscl.errors import FeatureError, NsclError
@@ -151,19 +152,16 @@ def differentiating(parameters: Iterable[Tensor]) -> Iterator[None]:
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode, full precision, hooks honoured; everything as it was afterwards."""
     modes = [(module, module.training) for module in model.modules()]
-    precision = torch.get_float32_matmul_precision()
-    fast = torch.backends.mha.get_fastpath_enabled()
     device = next(model.parameters()).device.type
+    fast = torch.backends.mha.get_fastpath_enabled()
     model.eval()
-    torch.set_float32_matmul_precision("highest")
     torch.backends.mha.set_fastpath_enabled(False)  # the fused path calls no submodule
     try:
         # A compiled model would run its old graph, without our hooks.
-        with torch.autocast(device, enabled=False), torch.compiler.set_stance("force_eager"):
+        with full_precision(device), torch.compiler.set_stance("force_eager"):
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
-        torch.set_float32_matmul_precision(precision)
         # By train(), where a module may do more than set a flag: LoRA merges its weights for eval.
         for module, training in modes:
             if module.training != training:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nscl.core.blocks import Block
 from nscl.core.pieces import pieces
+from nscl.core.precision import full_precision
 from nscl.core.projection import Mask, Projection
 from nscl.core.report import listed
 from nscl.core.shards import local, part_of
@@ -78,7 +79,8 @@ def strayed(
         if block.name in ignore or not _can_tell(block, state, parameters):
             continue
         eps = torch.finfo(parameters[block.weight].dtype).eps
-        held = _held_part(moved, projection, parameters)
+        with full_precision(parameters[block.weight].device.type):
+            held = _held_part(moved, projection, parameters)
         if held > max(_SHARE * moved.distance, _ROUNDING * eps * (steps + 1) * moved.size):
             found.append(block.name)
     return found

@@ -6,12 +6,14 @@ the thin matrix products in ``Projection``.
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from nscl.core.blocks import Bias, Block
 from nscl.core.pieces import Piece, hold, pieces
+from nscl.core.precision import full_precision
 from nscl.core.projection import Mask, Projection, thin_projection
 from nscl.core.rules import Rule
 from nscl.core.shards import local, part_of
@@ -28,6 +30,11 @@ class Plan:
     frozen: set[str] = field(default_factory=set)
     narrowed: set[str] = field(default_factory=set)  # blocks projected without all their biases
 
+    @cached_property
+    def devices(self) -> set[str]:
+        """Kinds of devices that hold the parameters, the same in every step."""
+        return {parameter.device.type for parameter in self.parameters.values()}
+
     def snapshot(self) -> dict[str, Tensor]:
         """Copy the parameters before a step."""
         return {name: local(p.detach()).clone() for name, p in self.parameters.items()}
@@ -43,8 +50,9 @@ class Plan:
         deltas = {
             name: difference(local(self.parameters[name].detach()), before[name]) for name in names
         }
-        for piece in chosen:
-            piece.apply(deltas)
+        with full_precision(*self.devices):  # a step may be taken inside of autocast
+            for piece in chosen:
+                piece.apply(deltas)
         for name in self.frozen if touched is None else self.frozen & touched:
             local(self.parameters[name].detach()).copy_(before[name])
         for name, delta in deltas.items():
