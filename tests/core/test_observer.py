@@ -155,6 +155,43 @@ def test_the_pass_runs_in_eval_mode_with_full_precision() -> None:
     assert (covariance(memory, "1") - second_moment(rows)).abs().max() < 1e-5
 
 
+class Cast(nn.Module):
+    """Opens autocast in its own forward, as models that always train so do."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype, self.first = dtype, nn.Linear(6, 8)
+        self.maps, self.attention = nn.Conv1d(2, 2, 3), nn.MultiheadAttention(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=self.dtype):
+            self.maps(x.view(-1, 2, 3))
+            x = self.first(x)[None]  # many sequences of a single token
+            return self.attention(x, x, x)[0].float()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sums_are_exact_in_a_model_that_opens_autocast(dtype: torch.dtype) -> None:
+    model = Cast(dtype)
+    memory, x = nscl.Memory(model), 3 * torch.randn(9000, 6)  # more than float16 can sum
+    memory.remember([x])
+    seen = {"first": x, "attention.query": torch.empty(0)}
+    with torch.autocast("cpu", dtype=dtype):
+        seen["attention.query"] = model.first(x).detach()
+    for name, values in seen.items():
+        rows = torch.cat([values, torch.ones(len(x), 1)], 1).double()[None]
+        expected = second_moment(rows)
+        assert (covariance(memory, name) - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+def test_images_that_wait_are_exact_in_autocast_too() -> None:
+    memory, x = nscl.Memory(nn.Sequential(nn.Conv1d(8, 2, 3))), torch.randn(1, 8, 9)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        memory.remember([x])
+    expected = second_moment(x.double().unfold(2, 3, 1).transpose(1, 2).reshape(1, -1, 24))
+    assert (covariance(memory, "0")[:, :24, :24] - expected).abs().max() < 1e-5
+
+
 def test_settings_of_torch_come_back() -> None:
     with suppress(ValueError), evaluating(nn.Linear(1, 1)):
         assert not torch.backends.mha.get_fastpath_enabled()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nscl.core.lagged import LaggedSums, gram, is_cheaper
 from nscl.core.patches import Geometry, Ints, Patches, unfold
+from nscl.core.precision import full_precision
 from nscl.core.symmetric import pack
 
 ROWS = 1 << 14  # rows multiplied at a time
@@ -82,6 +83,10 @@ class RunningSums:
         """Add one call; ``constant`` is the column of this call's bias. False if not finite."""
         if isinstance(seen, Tokens):
             raise TypeError("tokens are counted, not multiplied: a block has one layout")
+        with full_precision(self._device.type):  # a model may open autocast around its layers
+            return self._add(seen, constant)
+
+    def _add(self, seen: Rows | Patches, constant: int | None) -> bool:
         if isinstance(seen, Rows):
             chunks = self._here(seen.values).split(ROWS, dim=1)
             return all([self._add_rows(c, partial(_energy, c, (1,)), constant) for c in chunks])
@@ -153,9 +158,10 @@ class RunningSums:
         return self._note(diagonal.repeat_interleave(each, -1), energy, images.dtype)
 
     def _stop_waiting(self) -> None:
-        while self._waiting:
-            key, waiting = self._waiting.popitem()
-            self._multiply(key, torch.cat(waiting))
+        with full_precision(self._device.type):
+            while self._waiting:
+                key, waiting = self._waiting.popitem()
+                self._multiply(key, torch.cat(waiting))
 
     def _matrix(self) -> Tensor:
         if self._dense is None:
