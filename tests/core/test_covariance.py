@@ -72,6 +72,24 @@ def test_data_of_many_sizes_are_not_kept_apart_for_ever() -> None:
     assert torch.allclose(unpack(sums.total())[0], matrix, atol=1e-12)
 
 
+def test_images_of_many_sizes_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING", 2000)
+    geometry = Geometry((3,), (1,), (1,), ((1, 1),))
+    sums = RunningSums(groups=1, features=48, constants=1, device=CPU)
+    matrix, rows = torch.zeros(49, 49, dtype=torch.float64), 0
+    for size in (*range(4, 40), *range(4, 40)):
+        images = torch.randn(1, 16, size, dtype=torch.float64)
+        assert sums.add(Patches(images, geometry), 0)
+        assert sum(some.numel() for waiting in sums._waiting.values() for some in waiting) <= 2000
+        assert len(sums._lagged) <= module.SIZES
+        seen = unfold(images, geometry)[0]
+        seen = torch.cat([seen, torch.ones_like(seen[:, :1])], 1)
+        matrix, rows = matrix + seen.mT @ seen, rows + len(seen)
+    assert sums.noise < 1e-30
+    assert sums.rows == rows
+    assert torch.allclose(unpack(sums.total())[0], matrix, atol=1e-12)
+
+
 @pytest.mark.parametrize("bad", [torch.inf, torch.nan])
 def test_what_is_not_finite_is_told(bad: float) -> None:
     values = torch.ones(1, 3, 2)

@@ -25,6 +25,7 @@ BAND = 64  # a matrix product with fewer lines than this is slow
 FEW = 1 << 17  # numbers squared at a time
 MEASURED = 8  # calls whose rounding is measured: as many at first, then one of so many
 ENOUGH = 4  # rows for each channel, before they are multiplied
+WAITING = 1 << 21  # numbers (8 MiB) of images that wait; of many sizes none might ever be enough
 SIZES = 4  # input sizes of a convolution kept apart; data of many sizes would fill the memory
 
 
@@ -43,6 +44,7 @@ class Tokens:
 
 
 Observation = Rows | Patches | Tokens
+Key = tuple[Geometry, Ints, int | None]  # what is multiplied together: one size, one bias
 
 
 def averaged(seen: Observation) -> Observation:
@@ -62,8 +64,9 @@ class RunningSums:
         self._device = torch.device("cpu") if device.type == "mps" else device
         self._dense: Tensor | None = None  # convolutions by lags need it only at the end
         self._is_half = False  # left of the diagonal bands nothing has been added
-        self._lagged: dict[tuple[Geometry, Ints, int | None], LaggedSums] = {}
-        self._waiting: dict[tuple[Geometry, Ints, int | None], list[Tensor]] = {}
+        self._lagged: dict[Key, LaggedSums] = {}
+        self._waiting: dict[Key, list[Tensor]] = {}
+        self._numbers = 0  # that wait
         self.rows = 0
         self._calls = 0
         # Per feature, over the measured calls (fewer rows: rather too much noise than too little):
@@ -88,11 +91,13 @@ class RunningSums:
 
     def _add(self, seen: Rows | Patches, constant: int | None) -> bool:
         if isinstance(seen, Rows):
+            self.rows += seen.values.shape[1]
             chunks = self._here(seen.values).split(ROWS, dim=1)
             return all([self._add_rows(c, partial(_energy, c, (1,)), constant) for c in chunks])
         if len(seen.images) == 0:
             return True  # called without an image, as a head for regions of which there are none
         here = Patches(self._here(seen.images), seen.geometry)
+        self.rows += here.rows
         if is_cheaper(here):
             return self._add_lagged(here, constant)
         return all([self._add_unfolded(few, constant) for few in here.split(ROWS)])
@@ -118,7 +123,6 @@ class RunningSums:
             total[:, :d, d + constant] += rows.sum(1, dtype=torch.float64)
             total[:, d + constant, d + constant] += rows.shape[1]
         self._is_half = True
-        self.rows += rows.shape[1]
         return self._note(torch.cat(diagonals, -1), energy, rows.dtype)
 
     def _bands(self) -> list[tuple[int, int]]:
@@ -132,15 +136,18 @@ class RunningSums:
         key = (seen.geometry, seen.size, constant)
         images = seen.images
         waiting = [*self._waiting.pop(key, []), images]
-        self.rows += seen.rows
+        self._numbers -= sum(some.numel() for some in waiting[:-1])
         if sum(Patches(some, seen.geometry).rows for some in waiting) >= ENOUGH * images.shape[1]:
             return self._multiply(key, torch.cat(waiting) if len(waiting) > 1 else images)
         waiting[-1] = images.clone()  # whose owner may write over it
         self._waiting[key] = waiting
+        self._numbers += sum(some.numel() for some in waiting)
+        if self._numbers > WAITING:
+            self._stop_waiting()
         flat = images.reshape(-1)
         return bool(torch.isfinite(flat @ flat))
 
-    def _multiply(self, key: tuple[Geometry, Ints, int | None], images: Tensor) -> bool:
+    def _multiply(self, key: Key, images: Tensor) -> bool:
         geometry, _, constant = key
         if key not in self._lagged:
             if len(self._lagged) == SIZES:
@@ -161,7 +168,17 @@ class RunningSums:
         with full_precision(self._device.type):
             while self._waiting:
                 key, waiting = self._waiting.popitem()
-                self._multiply(key, torch.cat(waiting))
+                self._add_late(key, torch.cat(waiting))
+        self._numbers = 0
+
+    def _add_late(self, key: Key, images: Tensor) -> None:
+        """Few rows of one more size are no reason to forget how others are multiplied."""
+        geometry, _, constant = key
+        if key in self._lagged or len(self._lagged) < SIZES:
+            self._multiply(key, images)
+            return
+        for few in Patches(images, geometry).split(ROWS):
+            self._add_unfolded(few, constant)
 
     def _matrix(self) -> Tensor:
         if self._dense is None:
