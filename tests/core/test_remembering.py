@@ -334,3 +334,36 @@ def test_unused_directions_stay_free_however_often_the_same_is_remembered() -> N
     for _ in range(20):
         free = memory.remember(batches).layers[0].free
         assert free == 49 - 4
+
+
+@pytest.mark.parametrize("acts_on", ["step", "displacement"])
+def test_torchs_default_device_is_not_the_memorys(acts_on: Any) -> None:
+    """Meta for another device than the model's: what lands there has no numbers."""
+    model = nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm(4), nn.Linear(4, 3))
+    optimizer, ids = torch.optim.SGD(model.parameters(), 0.1), torch.tensor([0, 1, 1])
+    memory, plain = nscl.Memory(model, acts_on=acts_on), nscl.Memory(model)
+    plain.remember([ids])
+    torch.set_default_device("meta")
+    try:
+        memory.protect(optimizer)
+        memory.remember([ids])
+        model[2].bias.requires_grad_(False)  # a plan without it has a decomposition of its own
+        model(ids).square().sum().backward()
+        optimizer.step()
+        assert memory.report().total.features == plain.report().total.features
+        assert memory.forgetting().total.relative >= 0
+    finally:
+        torch.set_default_device(None)
+    before, after = remembered(plain)["tensors"], remembered(memory)["tensors"]
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_batches_are_counted_exactly_whatever_torchs_default_type_is() -> None:
+    model, x = nn.Sequential(nn.LayerNorm(2), nn.Linear(2, 2)), torch.randn(1, 2)
+    memory = nscl.Memory(model)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        memory.remember([x] * 259)  # of which bfloat16 makes 260
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert set(memory.state_dict()["metadata"]["batches"].values()) == {259}

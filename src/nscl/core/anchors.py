@@ -79,7 +79,7 @@ class FisherSums:
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         self.parameters = dict(parameters)
         self.sums = {
-            name: torch.zeros(tuple(p.shape), dtype=torch.float64)
+            name: torch.zeros(tuple(p.shape), dtype=torch.float64, device="cpu")
             for name, p in self.parameters.items()
         }
         self.reached: set[str] = set()  # what any loss depends on

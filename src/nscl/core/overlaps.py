@@ -72,7 +72,7 @@ def _overlap(one: Tensor, other: Tensor) -> bool:
     # Strided views may interleave without meeting: mark the elements themselves.
     (a, b), (c, d) = _range(one), _range(other)
     start = min(a, c)
-    marks = torch.zeros(max(b, d) - start, dtype=torch.bool)
+    marks = torch.zeros(max(b, d) - start, dtype=torch.bool, device="cpu")
     marks.as_strided(one.shape, one.stride(), a - start).fill_(True)
     return bool(marks.as_strided(other.shape, other.stride(), c - start).any())
 

@@ -23,9 +23,14 @@ def sum_over_ranks(tensor: Tensor) -> Tensor:
     return _all_reduce(tensor, dist.ReduceOp.SUM) if is_distributed() else tensor
 
 
+def numbers(values: Sequence[float] | Sequence[Sequence[Tensor]]) -> Tensor:
+    """Numbers to be summed over ranks: exact and on the CPU, whatever torch's defaults are."""
+    return torch.tensor(values, dtype=torch.float64, device="cpu")
+
+
 def any_rank(flag: bool) -> bool:
     """Whether the flag is set on any rank; every rank must ask."""
-    return bool(sum_over_ranks(torch.tensor([float(flag)])).item())
+    return bool(sum_over_ranks(numbers([float(flag)])).item())
 
 
 def _all_reduce(tensor: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
@@ -48,11 +53,11 @@ def check_same_model(parameters: Mapping[str, Tensor]) -> None:
         for name, p in parameters.items()
         if p.is_floating_point() and not hasattr(p, "placements")
     }
-    sizes = torch.tensor([float(len(plain)), float(sum(p.numel() for p in plain.values()))])
+    sizes = numbers([len(plain), sum(p.numel() for p in plain.values())])
     if not torch.equal(*_extremes(sizes)):
         raise ModelMismatchError("the ranks hold different models: remember needs one and the same")
     sums = [[p.double().sum(), p.double().abs().sum()] for p in plain.values()]
-    low, high = _extremes(torch.tensor(sums, dtype=torch.float64).reshape(-1, 2))
+    low, high = _extremes(numbers(sums).reshape(-1, 2))
     # Ranks on different hardware may differ by rounding.
     apart = (high - low)[:, 0] > 1e-6 * high[:, 1]
     different = [name for name, differs in zip(plain, apart.tolist(), strict=True) if differs]
@@ -108,7 +113,7 @@ def in_lockstep(items: Iterable[T]) -> Iterator[T]:
             ready = 0.0
         except BaseException as problem:
             ready, error = float("nan"), problem
-        total = float(sum_over_ranks(torch.tensor([ready])))
+        total = float(sum_over_ranks(numbers([ready])))
         if error is not None:
             raise error
         if total == 0:

@@ -21,6 +21,7 @@ from nscl.core.ranks import (
     as_on_first_rank,
     check_same_model,
     in_lockstep,
+    numbers,
     sum_over_ranks,
 )
 from nscl.core.room import room_for
@@ -210,8 +211,8 @@ def _over_ranks(current: Pass) -> Gathered:
     covariances = {}
     for name, block in current.found.blocks.items():
         sums = current.sums.pop(name, None)
-        numbers = [float(sums.rows), sums.rows * sums.noise] if sums else [0.0, 0.0]
-        rows, noise = sum_over_ranks(torch.tensor(numbers, dtype=torch.float64)).tolist()
+        mine = [sums.rows, sums.rows * sums.noise] if sums else [0.0, 0.0]
+        rows, noise = sum_over_ranks(numbers(mine)).tolist()
         if rows:
             with room_for(block):
                 packed = sums.total() if sums else _nothing(block)
@@ -220,16 +221,16 @@ def _over_ranks(current: Pass) -> Gathered:
     seen = _on_any_rank(current.found.norms, current.norms_seen)
     used = _on_any_rank(current.found.unsupported, current.used)
     # A norm that never ran stays free like any other layer, until its own task is remembered.
-    mine = current.found.norm_parameters(seen)
+    held = current.found.norm_parameters(seen)
     anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
-    unreached = [n for n in mine if n not in anchors] if current.fisher else []
-    anchors = {n: a for n, a in anchors.items() if n in mine}
+    unreached = [n for n in held if n not in anchors] if current.fisher else []
+    anchors = {n: a for n, a in anchors.items() if n in held}
     return Gathered(covariances, anchors, seen, used, unreached)
 
 
 def _on_any_rank(names: Iterable[str], seen: set[str]) -> set[str]:
     listed = sorted(names)
-    counts = sum_over_ranks(torch.tensor([float(name in seen) for name in listed]))
+    counts = sum_over_ranks(numbers([float(name in seen) for name in listed]))
     return {name for name, count in zip(listed, counts.tolist(), strict=True) if count}
 
 
@@ -237,13 +238,11 @@ def _nothing(block: Block) -> Tensor:
     shape: tuple[int, ...] = packed_shape(block.groups, block.width)
     if block.layout == "tokens":
         shape = (block.features,)
-    return torch.zeros(shape, dtype=torch.float64)
+    return torch.zeros(shape, dtype=torch.float64, device="cpu")
 
 
 def _anchors_over_ranks(fisher: FisherSums) -> dict[str, Anchor]:
-    # In float64: whatever the default type is, some thousands of batches must not be rounded.
-    batches = sum_over_ranks(torch.tensor([fisher.batches], dtype=torch.float64))
-    fisher.batches = int(batches.item())
+    fisher.batches = int(sum_over_ranks(numbers([fisher.batches])).item())
     fisher.reached = _on_any_rank(fisher.parameters, fisher.reached)
     fisher.sums = {name: sum_over_ranks(value) for name, value in fisher.sums.items()}
     return fisher.anchors()

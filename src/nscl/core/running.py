@@ -223,7 +223,7 @@ class TokenCounts:
     """Counts how often each token of an embedding was looked up."""
 
     def __init__(self, features: int) -> None:
-        self._counts = torch.zeros(features, dtype=torch.float64)
+        self._counts = torch.zeros(features, dtype=torch.float64, device="cpu")
         self.rows = 0
         self.noise = 0.0
 

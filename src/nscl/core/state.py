@@ -80,7 +80,7 @@ def _analyse_tokens(covariance: Covariance, dtype: torch.dtype) -> tuple[Spectru
     """Tokens seen are held, tokens never seen are free, whatever the rule: both are certain."""
     counts = covariance.sums / covariance.rows
     free = (counts == 0).to(torch.float64)
-    spectrum = Spectrum(counts[None], free[None], torch.zeros(1, 1, dtype=torch.float64))
+    spectrum = Spectrum(counts[None], free[None], counts.new_zeros(1, 1))
     return spectrum, Mask(free.to(dtype))
 
 

@@ -131,7 +131,7 @@ def _with_biases(
     """A bias that stays put takes its constant out of the features the weight can lean on."""
     block, covariance = state.blocks[name], state.covariances[name]
     constants = [block.features + i for i, bias in enumerate(block.biases) if bias in kept]
-    index = torch.tensor([*range(block.features), *constants])
+    index = torch.tensor([*range(block.features), *constants], device="cpu")
     dense = covariance.dense()[:, index][:, :, index]
     noise = covariance.rounding(dense, block.features)
     spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
