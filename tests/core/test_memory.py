@@ -84,6 +84,19 @@ def test_float32_models_free_what_rank_deficient_data_never_use(rule: Any, repea
 
 
 @unprotected
+def test_tolerance_frees_in_float32_what_it_frees_in_float64() -> None:
+    """Smooth features have energy in every direction, most of it below float32's rounding."""
+    rows = torch.rand(2000, 10)
+    free = {}
+    for dtype in (torch.float32, torch.float64):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(10, 128), nn.Tanh(), nn.Linear(128, 2)).to(dtype)
+        memory = nscl.Memory(model, rule=nscl.Tolerance(1e-10))
+        free[dtype] = memory.remember(rows.to(dtype).split(250)).layers[1].free
+    assert free[torch.float32] == free[torch.float64]
+
+
+@unprotected
 @pytest.mark.parametrize("rule", EVERY[:3])
 def test_a_dead_channel_changes_nothing_among_the_living(rule: Any) -> None:
     old = torch.randn(50, 2, 5, 5).relu()

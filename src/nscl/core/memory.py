@@ -175,6 +175,7 @@ class Memory(Chosen):
                     self._anchored(found),
                     batch_mean=batch_mean,
                     norms_held=self.norms != "train",
+                    exact=self.rule.exact,
                 ),
                 batches,
                 forward or call,

@@ -57,11 +57,12 @@ class Pass:
         *,
         batch_mean: bool = False,
         norms_held: bool = True,
+        exact: bool = False,
     ) -> None:
         self.model, self.found, self.batch_mean = model, found, batch_mean
         self.sums: dict[str, RunningSums | TokenCounts] = {}
         self.norms, self.fisher = norms, _fisher_sums(norms) if norms else None
-        self.norms_held = norms_held
+        self.norms_held, self.exact = norms_held, exact
         self.norms_seen: set[str] = set()
         self.used: set[str] = set()
         self.batches = 0
@@ -149,7 +150,8 @@ class Pass:
             seen = averaged(seen)
         with room_for(block):
             if block.name not in self.sums:
-                self.sums[block.name] = _new_sums(block, next(self.model.parameters()).device)
+                device = next(self.model.parameters()).device
+                self.sums[block.name] = _new_sums(block, device, exact=self.exact)
             is_finite = self.sums[block.name].add(seen, constant)
         if not is_finite and self._problem is None:
             self._problem = FeatureError(
@@ -159,12 +161,16 @@ class Pass:
             )
 
 
-def _new_sums(block: Block, device: torch.device) -> RunningSums | TokenCounts:
+def _new_sums(block: Block, device: torch.device, *, exact: bool) -> RunningSums | TokenCounts:
     if block.layout == "tokens":
         return TokenCounts(block.features)
     constants = len(block.biases)
     return RunningSums(
-        groups=block.groups, features=block.features, constants=constants, device=device
+        groups=block.groups,
+        features=block.features,
+        constants=constants,
+        device=device,
+        exact=exact,
     )
 
 

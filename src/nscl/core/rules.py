@@ -21,6 +21,7 @@ class Rule(Protocol):
     """A frozen dataclass that maps eigenvalues to the weight each direction keeps."""
 
     soft: ClassVar[bool]
+    exact: ClassVar[bool]  # asks for products in float64, whatever the features are in
 
     @property
     def literal(self) -> bool:
@@ -36,6 +37,8 @@ class Rule(Protocol):
 
 class NotLiteral:
     """A rule without the authors' numerics: nothing of theirs to reproduce."""
+
+    exact: ClassVar[bool] = False
 
     @property
     def literal(self) -> bool:
@@ -77,6 +80,7 @@ class Ratio:
     a: float = 10.0
     literal: bool = False
     soft: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _positive("Ratio: a", self.a)
@@ -123,12 +127,16 @@ class Energy(NotLiteral):
 class Tolerance(NotLiteral):
     """Free what is below ``rtol`` times the largest eigenvalue: a numerical null space.
 
+    The rounding of float32 products would hide eigenvalues far above ``rtol``, and what it hides is
+    free: this rule has products formed in float64.
+
     >>> Tolerance(1e-3)(torch.tensor([0.001, 0.5, 1.0]))
     tensor([1., 0., 0.])
     """
 
     rtol: float = 1e-10
     soft: ClassVar[bool] = False
+    exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _fraction("Tolerance: rtol", self.rtol)

@@ -1,11 +1,11 @@
 """Running sums of outer products while data pass through a layer.
 
 Everything a layer sees is rows ``[groups, rows, features]``; a bias is one more feature that is
-always 1. Products are formed in the features' own precision (float32 for half precision), a chunk
-of rows at a time, and summed in float64. How much rounding that leaves is measured alongside, on
-the diagonal of some calls, where the exact value costs little: it tells later which eigenvalues are
-only noise. Repeated rows (padding, a constant background) are rounded alike every time, so no
-formula knows.
+always 1. Products are formed in the features' own precision (float32 for half precision, float64
+where a rule asks for it), a chunk of rows at a time, and summed in float64. How much rounding that
+leaves is measured alongside, on the diagonal of some calls, where the exact value costs little: it
+tells later which eigenvalues are only noise. Repeated rows (padding, a constant background) are
+rounded alike every time, so no formula knows.
 """
 
 from collections.abc import Callable
@@ -57,8 +57,16 @@ def averaged(seen: Observation) -> Observation:
 class RunningSums:
     """Adds up the rows of one block of weights during one ``remember`` pass."""
 
-    def __init__(self, *, groups: int, features: int, constants: int, device: torch.device) -> None:
-        self.features = features
+    def __init__(
+        self,
+        *,
+        groups: int,
+        features: int,
+        constants: int,
+        device: torch.device,
+        exact: bool = False,
+    ) -> None:
+        self.features, self._exact = features, exact
         self._shape = (groups, features + constants, features + constants)
         # float64 does not exist on Apple's GPUs.
         self._device = torch.device("cpu") if device.type == "mps" else device
@@ -92,7 +100,7 @@ class RunningSums:
     def _add(self, seen: Rows | Patches, constant: int | None) -> bool:
         if isinstance(seen, Rows):
             self.rows += seen.values.shape[1]
-            chunks = self._here(seen.values).split(ROWS, dim=1)
+            chunks = [self._here(chunk) for chunk in seen.values.split(ROWS, dim=1)]
             return all([self._add_rows(c, partial(_energy, c, (1,)), constant) for c in chunks])
         if len(seen.images) == 0:
             return True  # called without an image, as a head for regions of which there are none
@@ -104,8 +112,10 @@ class RunningSums:
 
     def _here(self, values: Tensor) -> Tensor:
         """Where sums are kept, in the precision of products: float32 for what is shorter."""
-        exact = values if values.dtype in (torch.float32, torch.float64) else values.float()
-        return exact.to(self._device)
+        here = values.to(self._device)
+        if self._exact:
+            return here.double()
+        return here if here.dtype in (torch.float32, torch.float64) else here.float()
 
     def _add_unfolded(self, seen: Patches, constant: int | None) -> bool:
         def energy() -> Tensor:
