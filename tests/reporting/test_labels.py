@@ -1,31 +1,17 @@
 """Series are called as their plan calls them, or by what is unusual about them; never two alike."""
 
 from pathlib import Path
-from typing import Any
 
-from nscl.engines.plan_file import PlanFile
 from nscl.reporting import gather, sections
 from nscl.reporting.formats import notes
 from nscl.reporting.tables import make_table
 from tests.reporting.making import make_run
-
-ABLATIONS = Path("experiments/split-cifar100-10-ablations.toml")
+from tests.reporting.plans import make_plan
 
 
 def called(root: Path) -> list[str]:
     (section,) = sections(gather([root]).runs)
     return [series.label for series in section.series]
-
-
-def make_plan(root: Path, *, named: bool) -> list[str]:
-    """Runs of the plan of ablations; returns the names of its rows."""
-    plan, _ = PlanFile.read(ABLATIONS, {}).plan({})
-    for job in plan.jobs():
-        config: dict[str, Any] = job.config.identity()
-        label = job.config.label if named else None
-        who = {"benchmark": config["benchmark"], "seed": config["seed"]}
-        make_run(root, config["method"], **who, settings=config, label=label)
-    return [row.label for row in plan.variants]
 
 
 def test_variants_are_called_as_their_plan_calls_them(tmp_path: Path) -> None:

@@ -44,9 +44,14 @@ def given_name(runs: Iterable[Run]) -> str | None:
 
 def unusual(mine: Settings, siblings: Sequence[Settings], *, but: str = "") -> str:
     """What is not as in most siblings, ``but`` aside: ``a=10, norms=freeze``."""
+    found = standing_out(mine, siblings)
+    return _listed({name: value for name, value in found.items() if name != but})
+
+
+def standing_out(mine: Settings, siblings: Sequence[Settings]) -> dict[str, Any]:
+    """The settings that are not as in most siblings."""
     common = usual(siblings)
-    names = [name for name in differing(siblings) if name != but]
-    return _listed({n: mine.get(n) for n in names if repr(mine.get(n)) != common.get(n)})
+    return {n: mine.get(n) for n in differing(siblings) if repr(mine.get(n)) != common.get(n)}
 
 
 def unless_said(method: str, siblings: Sequence[Settings]) -> str:

@@ -108,7 +108,7 @@ def _sweeps(section: Section) -> list[dict[str, Any]]:
     return [
         {
             "name": f"{chart[0].option} ({chart[0].method})",
-            "log": all(sweep.logarithmic for sweep in chart),
+            "log": views.logarithmic(chart),
             "lines": [
                 _sweep(sweep, look) for sweep, look in zip(chart, some(len(chart)), strict=True)
             ],

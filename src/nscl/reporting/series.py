@@ -7,8 +7,8 @@ from typing import Any
 
 from nscl.metrics import Summary, summary
 from nscl.reporting.gather import Run
-from nscl.reporting.labels import Group, differing, labels, unless_said, unusual
-from nscl.reporting.published import rank
+from nscl.reporting.labels import Group, differing, labels, unless_said
+from nscl.reporting.order import in_order
 from nscl.reporting.streams import stream
 from nscl.results import remarks
 
@@ -128,10 +128,9 @@ def _section(benchmark: str, preset: str, special: str, runs: list[Run]) -> Sect
         key = json.dumps([run.method, _settings(run)], sort_keys=True)
         found.setdefault(key, []).append(run)
     twins = [twin for group in found.values() for twin in _take_twins(group)]
-    groups = [Group(group[0].method, _settings(group[0]), group) for group in found.values()]
-    methods = sorted({group.method for group in groups}, key=rank)
+    groups = in_order(Group(g[0].method, _settings(g[0]), g) for g in found.values())
+    methods = dict.fromkeys(group.method for group in groups)
     siblings = {m: [g.settings for g in groups if g.method == m] for m in methods}
-    groups.sort(key=lambda g: (rank(g.method), *_order(g.settings, siblings[g.method])))
     return Section(
         benchmark=benchmark,
         preset=preset,
@@ -162,19 +161,3 @@ def _take_twins(group: list[Run]) -> list[Run]:
 
 def _settings(run: Run) -> dict[str, Any]:
     return {name: value for name, value in flat(run.config).items() if name not in _LOOKING}
-
-
-def _order(
-    settings: Mapping[str, Any], siblings: list[Mapping[str, Any]]
-) -> tuple[bool, list[tuple[int, float, str]]]:
-    """The usual one first, then numbers in numeric order, everything else as text."""
-    values = [
-        (0, float(value), "") if is_number(value) else (1, 0.0, str(value))
-        for _, value in sorted(settings.items())
-    ]
-    return bool(unusual(settings, siblings)), values
-
-
-def is_number(value: object) -> bool:
-    """Whether an option's value is one to be drawn on an axis."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -17,7 +17,8 @@ from nscl.metrics import Summary, summary
 from nscl.reporting.errors import MissingDataError
 from nscl.reporting.gather import Run
 from nscl.reporting.labels import differing, short, unusual
-from nscl.reporting.series import Section, Series, is_number
+from nscl.reporting.order import number
+from nscl.reporting.series import Section, Series
 
 Curve = list[Summary]
 
@@ -159,11 +160,6 @@ class Sweep:
     beside: str = ""  # what else is unusual about all of them: "norms=freeze"
 
     @property
-    def logarithmic(self) -> bool:
-        """Whether the values are spread over more than a factor of 20."""
-        return min(self.values) > 0 and max(self.values) / min(self.values) > 20
-
-    @property
     def label(self) -> str:
         """What sets it apart from other sweeps of this option."""
         return self.beside or self.method
@@ -180,7 +176,7 @@ def sweeps(section: Section) -> list[Sweep]:
         names = differing([s.settings for s in siblings])
         for name in names:
             fewest = 2 if len(names) == 1 else 3
-            found += [each for each in _curves(siblings, name) if len(each.values) >= fewest]
+            found += [each for each in _curves(siblings, name) if len({*each.values}) >= fewest]
     if not found:
         raise MissingDataError(
             "no method was run with several values of one numeric option; for example "
@@ -197,14 +193,21 @@ def together(found: Iterable[Sweep]) -> list[list[Sweep]]:
     return list(charts.values())
 
 
+def logarithmic(chart: Iterable[Sweep]) -> bool:
+    """Whether the values of a chart, all its lines, are spread over more than a factor of 20."""
+    values = [value for each in chart for value in each.values]
+    return min(values) > 0 and max(values) / min(values) > 20
+
+
 def _curves(siblings: list[Series], name: str) -> Iterator[Sweep]:
-    groups: dict[str, list[Series]] = {}
+    groups: dict[str, list[tuple[float, Series]]] = {}
     for series in siblings:
-        if is_number(series.settings.get(name)):
+        place = number(series.settings, name)
+        if place is not None:
             rest = {key: value for key, value in series.settings.items() if key != name}
-            groups.setdefault(json.dumps(rest, sort_keys=True), []).append(series)
+            groups.setdefault(json.dumps(rest, sort_keys=True), []).append((place, series))
     for group in groups.values():
-        group.sort(key=lambda s: float(s.settings[name]))
-        beside = unusual(group[0].settings, [s.settings for s in siblings], but=name)
-        values = [float(s.settings[name]) for s in group]
-        yield Sweep(group[0].method, short(name), values, group, beside)
+        group.sort(key=itemgetter(0))
+        values, found = [place for place, _ in group], [series for _, series in group]
+        beside = unusual(found[0].settings, [s.settings for s in siblings], but=name)
+        yield Sweep(found[0].method, short(name), values, found, beside)

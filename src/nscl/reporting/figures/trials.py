@@ -31,7 +31,7 @@ def sweep(found: list[views.Sweep]) -> Figure:
     for ax, name, label in zip(axes, ("acc", "bwt"), ("ACC (%)", "BWT (points)"), strict=True):
         for each, ink in zip(found, some_inks(len(found)), strict=True):
             _sweep_curve(ax, each, name, ink)
-        if all(each.logarithmic for each in found):
+        if views.logarithmic(found):
             ax.set_xscale("log")
         _swept_ticks(ax, sorted({value for each in found for value in each.values}))
         ax.set_xlabel(fitted(f"{found[0].option} ({found[0].method})", 3.0))

@@ -127,7 +127,7 @@ function curveCards(charts, data, on) {
         const marks = sweep.log ? logTicks(...domain).map((t, k, all) => ({ at: t, text: logLabels(all)[k] })) : ticks(...domain).map((t) => ({ at: t, text: String(t) }));
         const spread = found.flatMap((l) => l.points.flatMap(([, m, d = 0]) => [m - d, m + d]));
         lineChart(box, found, { x: { domain, log: sweep.log, ticks: marks, label: sweep.name }, y: { domain: padded(spread), label }, name: (v) => `${sweep.name.split(" ")[0]} = ${v}` });
-        keyOf(box, found.filter((l) => l.beside));
+        if (found.some((l) => l.beside)) keyOf(box, found);
       } });
     }
   });

@@ -1,0 +1,59 @@
+"""In which order a method's rows stand: the plain one first, then alike ones side by side.
+
+Rows are sorted by what is unusual in words (``rule=energy``), and where words are the same, by
+numbers. What is usual is asked anew there: in a sweep beside another rule, the number that most
+rows of the method have is one among the others.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from nscl.reporting.labels import Group, Settings, differing, standing_out
+from nscl.reporting.published import rank
+
+
+def in_order(groups: Iterable[Group]) -> list[Group]:
+    """Methods as they were published, the rows of each by what is unusual about them."""
+    found = sorted(groups, key=lambda group: rank(group.method))
+    methods = groupby(found, key=lambda group: group.method)
+    return [group for _, rows in methods for group in _rows(list(rows))]
+
+
+def number(settings: Settings, name: str) -> float | None:
+    """An option's place on an axis; a later rate that is not said is the first task's.
+
+    >>> number({"optim.lr": 0.002, "optim.later_lr": None}, "optim.later_lr")
+    0.002
+    """
+    value = settings.get(name)
+    if value is None and name == "optim.later_lr":
+        value = settings.get("optim.lr")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _rows(groups: list[Group]) -> list[Group]:
+    siblings = [group.settings for group in groups]
+    numeric = {name for name in differing(siblings) if _is_numeric(name, siblings)}
+    apart = {id(group): standing_out(group.settings, siblings) for group in groups}
+
+    def words(group: Group) -> list[tuple[str, str]]:
+        return [(n, str(value)) for n, value in apart[id(group)].items() if n not in numeric]
+
+    alike = groupby(sorted(groups, key=words), key=words)
+    found = [group for _, rows in alike for group in _by_numbers(list(rows))]
+    return sorted(found, key=lambda group: bool(apart[id(group)]))
+
+
+def _by_numbers(groups: list[Group]) -> list[Group]:
+    siblings = [group.settings for group in groups]
+
+    def numbers(group: Group) -> list[tuple[str, float]]:
+        told = [(n, number(group.settings, n)) for n in standing_out(group.settings, siblings)]
+        return [(n, -math.inf if value is None else value) for n, value in told]
+
+    return sorted(groups, key=numbers)
+
+
+def _is_numeric(name: str, siblings: Sequence[Settings]) -> bool:
+    return all(s.get(name) is None or number(s, name) is not None for s in siblings)
