@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,37 @@ def test_long_names_leave_the_numbers_their_room(chromium: Any, tmp_path: Path, 
     assert page.get_log("browser") == []
 
 
+def test_names_are_told_apart_on_a_phone(chromium: Any, tmp_path: Path) -> None:
+    for a in (3, 10, 30):
+        make_run(tmp_path / "runs", "adam-nscl", label=f"displacement, Ridge {a}", a=a)
+    page = opened(chromium, tmp_path / "runs", width=360)
+    cut = (
+        "return [...document.querySelectorAll('.long')]"
+        ".filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent)"
+    )
+    assert page.execute_script(cut) == []
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+
+
+def test_the_legend_stays_with_the_charts(chromium: Any, tmp_path: Path) -> None:
+    for i in range(60):
+        make_run(tmp_path / "runs", "adam-nscl", tasks=2, label=f"variant {i} of sixty", a=i)
+    page = opened(chromium, tmp_path / "runs")
+    screen(page, 1280, 800)
+    assert find(page, ".legend").size["height"] <= 200
+    places = (
+        "document.querySelector(arguments[0]).scrollIntoView();"
+        "return ['.legend', arguments[0]].map((s) => {"
+        " const box = document.querySelector(s).getBoundingClientRect();"
+        " return [box.top, box.bottom]; })"
+    )
+    legend, charts = page.execute_script(places, ".charts")
+    assert legend[0] == 0  # beside its charts it stays on the screen
+    assert charts[0] < legend[1]
+    legend, runs = page.execute_script(places, ".runs")
+    assert legend[1] <= runs[0]
+
+
 def test_lines_of_a_sweep_are_told_apart(chromium: Any, tmp_path: Path) -> None:
     for norms in ("ewc", "freeze"):
         for a in (10.0, 20.0, 30.0) if norms == "freeze" else (10.0, 20.0, 30.0, 40.0):
@@ -338,24 +370,89 @@ def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -
         assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
 
 
-def test_the_live_page_reloads_itself(chromium: Any, tmp_path: Path) -> None:
-    make_run(tmp_path, "finetune", finished=False, tasks=2)
-    screen(chromium, 1280, 900)
-    with serving([tmp_path]) as server:
+@contextmanager
+def live(page: Any, runs: Path) -> Iterator[None]:
+    """The live page of some runs."""
+    screen(page, 1280, 900)
+    with serving([runs]) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            chromium.get(server.url)
-            assert lines(chromium) == ["finetune (unfinished)"]
-            make_run(tmp_path, "gem")
-            legend = "return document.querySelector('.legend')?.textContent ?? ''"
-            wait(lambda: "gem" in chromium.execute_script(legend))  # or nothing, amid a reload
-            wait(lambda: chromium.execute_script("return document.readyState") == "complete")
-            assert methods(chromium) == ["gem"]
+            page.get(server.url)
+            yield
         finally:
             server.shutdown()
             thread.join()
-        chromium.get("about:blank")
+        page.get("about:blank")
+
+
+def test_the_live_page_reloads_itself(chromium: Any, tmp_path: Path) -> None:
+    make_run(tmp_path, "finetune", finished=False, tasks=2)
+    with live(chromium, tmp_path):
+        assert lines(chromium) == ["finetune (unfinished)"]
+        make_run(tmp_path, "gem")
+        legend = "return document.querySelector('.legend')?.textContent ?? ''"
+        wait(lambda: "gem" in chromium.execute_script(legend))  # or nothing, amid a reload
+        wait(lambda: chromium.execute_script("return document.readyState") == "complete")
+        assert methods(chromium) == ["gem"]
+    assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def chosen(page: Any) -> dict[str, Any]:
+    """What a reader has done to the page, as it looks."""
+    from selenium.webdriver.support.select import Select
+
+    task = Select(find(page, '[data-chart="task"] select')).first_selected_option.text
+    (heading,) = find_all(page, ".results th[aria-sort]") or [None]
+    return {
+        "rows": methods(page),
+        "words": find(page, ".filter").get_attribute("value"),
+        "keep": find(page, '[data-keep][aria-pressed="true"]').text,
+        "count": find(page, ".count").text,
+        "sorted": heading and (heading.text, heading.get_attribute("aria-sort")),
+        "commands": [e.text for e in find_all(page, ".command code") if e.is_displayed()],
+        "details": [d.get_attribute("open") for d in find_all(page, "details")],
+        "task": task,
+        "curves": [p.get_attribute("d") for p in find_all(page, '[data-chart="task"] path.line')],
+        "off": [b.text for b in find_all(page, '.legend [aria-pressed="false"]')],
+    }
+
+
+def choose(page: Any) -> None:
+    """Everything that a reader can do to the page."""
+    from selenium.webdriver.support.select import Select
+
+    find(page, ".filter").send_keys("nscl")
+    find(page, '[data-keep="no-data"]').click()
+    for _ in range(2):
+        find_all(page, ".results thead button")[2].click()
+    find(page, '.legend [data-series="gem"]').click()
+    Select(find(page, '[data-chart="task"] select')).select_by_visible_text("task 3")
+    for button in (find_all(page, ".show-command")[1], find(page, "summary")):
+        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+        button.click()
+
+
+def test_what_the_reader_chose_outlives_a_reload(chromium: Any, tmp_path: Path) -> None:
+    runs = [make_run(tmp_path, "adam-nscl", a=a) for a in (10, 20, 30)]
+    make_run(tmp_path, "gem", stores="data")
+    with live(chromium, tmp_path):
+        untouched = chosen(chromium)
+        choose(chromium)
+        before = chosen(chromium)
+        assert all(before[what] != untouched[what] for what in before)
+        chromium.execute_script("window.before = true")
+        time.sleep(0.2)  # what was just stored reaches the new page's process a moment later
+        os.utime(runs[0].metrics_path)
+        loaded = "return !window.before && document.querySelector('[data-chart=task] path.line')"
+        wait(lambda: chromium.execute_script(loaded))
+        assert chosen(chromium) == before
+        make_run(tmp_path, "finetune")  # a row before all others moves none of it
+        chart = "return document.querySelector('[data-chart=acc]')?.innerHTML ?? ''"
+        wait(lambda: "finetune" in chromium.execute_script(chart))
+        after = chosen(chromium)
+        assert len(after.pop("curves")) == len(before.pop("curves")) + 1
+        assert after == before | {"count": "3 of 5 shown"}
     assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

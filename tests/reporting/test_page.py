@@ -74,6 +74,16 @@ def test_commands_are_there_word_for_word(lab: Path, written: Written) -> None:
     assert sorted(map(html.unescape, told)) == truth
 
 
+def test_every_run_says_which_method_it_is_of(tmp_path: Path) -> None:
+    made = {make_run(tmp_path, "adam-nscl", a=a).name: f"adam-nscl (a={a})" for a in (1, 2)}
+    made[make_run(tmp_path, "gem", label="memories").name] = "memories"
+    page = render(sections(gather([tmp_path]).runs))
+    runs = page[page.index('<table class="runs">') :]
+    names = re.findall(r'<tr>\s*<td class="name"><span[^>]*>(.*?)</span>', runs)
+    folders = re.findall(r'<th scope="row" class="name mono">(.*?)</th>', runs)
+    assert dict(zip(folders, names, strict=True)) == made
+
+
 def test_figures_left_out_are_told(tmp_path: Path) -> None:
     run = make_run(tmp_path, tasks=1)
     page = render(sections(gather([run.result_path]).runs))

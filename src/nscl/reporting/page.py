@@ -20,7 +20,7 @@ from nscl.reporting.tables import COLUMNS, make_table
 from nscl.results import Skipped, remarks
 
 BWT = next(column for column in COLUMNS if column.key == "bwt")
-_SCRIPTS = ("scales.js", "charts.js", "table.js", "page.js")
+_SCRIPTS = ("memory.js", "scales.js", "charts.js", "table.js", "page.js")
 
 
 def render(
@@ -76,25 +76,26 @@ def _policy(script: str, *, live: bool) -> str:
 
 def _section(section: Section, missing: Sequence[LeftOut]) -> dict[str, Any]:
     table = make_table(section)
-    runs = [run for series in section.series for run in series.runs]
+    found = [(series.label, run) for series in section.series for run in series.runs]
     return {
         "title": section.benchmark,
         "preset": section.preset,
         "stream": section.stream,
         "tasks": section.tasks,
-        "finished": sum(run.finished for run in runs),
-        "going_on": sum(not run.finished for run in runs),
+        "finished": sum(run.finished for _, run in found),
+        "going_on": sum(not run.finished for _, run in found),
         "table": table,
         "notes": notes(table),
         "left_out": missing,
         "twins": section.twins,
-        "runs": [_run(run) for run in runs],
+        "runs": [_run(label, run) for label, run in found],
     }
 
 
-def _run(run: Run) -> dict[str, Any]:
+def _run(label: str, run: Run) -> dict[str, Any]:
     matrix = run.accuracy
     return {
+        "method": label,
         "name": run.name,
         "seed": run.seed,
         "state": "finished" if run.finished else f"{matrix.tasks} tasks so far",

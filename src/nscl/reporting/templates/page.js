@@ -3,15 +3,6 @@
 const root = document.documentElement;
 const themeButton = document.getElementById("theme");
 
-function remembered(key, value) {
-  try {
-    if (value !== undefined) sessionStorage.setItem(key, value);
-    return sessionStorage.getItem(key);
-  } catch {
-    return null; // private modes refuse storage; the page works without
-  }
-}
-
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : systemDark.matches);
 const nameTheme = () => { themeButton.textContent = isDark() ? "Light" : "Dark"; };
@@ -28,8 +19,8 @@ function setUpTheme() {
   });
 }
 
-function setUpLegend(section, index, data, redraw) {
-  const off = new Set(JSON.parse(remembered(`off-${index}`) || "[]"));
+function setUpLegend(section, data, redraw) {
+  const off = new Set(kept(section, "off"));
   const legend = section.querySelector(".legend");
   const buttons = data.series.map((series) => {
     const button = html("button", { type: "button", class: "button", "aria-pressed": String(!off.has(series.label)), "data-series": series.label }, legend);
@@ -43,7 +34,7 @@ function setUpLegend(section, index, data, redraw) {
   });
   const update = () => {
     buttons.forEach((b) => b.setAttribute("aria-pressed", String(!off.has(b.dataset.series))));
-    remembered(`off-${index}`, JSON.stringify([...off]));
+    kept(section, "off", [...off]);
     redraw();
   };
   if (data.series.length > 2) {
@@ -66,9 +57,16 @@ function card(charts, { title, full = false, choices = null, key, draw }) {
   const box = html("div", { class: "plot" }, figure);
   let choice = 0;
   if (choices && choices.length > 1) {
+    const section = charts.closest("[data-section]");
     const select = html("select", { "aria-label": title }, side);
     choices.forEach((text, i) => html("option", { value: i, text }, select));
-    select.addEventListener("change", () => { choice = Number(select.value); draw(box, choice, side); });
+    choice = Math.max(0, choices.indexOf(kept(section, `choice ${key}`)));
+    select.value = choice;
+    select.addEventListener("change", () => {
+      choice = Number(select.value);
+      kept(section, `choice ${key}`, choices[choice]);
+      draw(box, choice, side);
+    });
   }
   const again = () => draw(box, choice, side);
   let width = 0;
@@ -246,9 +244,10 @@ document.querySelectorAll("[data-section]").forEach((section, index) => {
   const data = everything[index];
   setUpTable(section);
   setUpCommands(section);
+  setUpDetails(section);
   if (!data.series.length) return;
   const redraws = [];
-  const on = setUpLegend(section, index, data, () => redraws.forEach((draw) => draw()));
+  const on = setUpLegend(section, data, () => redraws.forEach((draw) => draw()));
   const charts = section.querySelector(".charts");
   redraws.push(...curveCards(charts, data, on), matrixCard(charts, data, on), ...spectralCards(charts, data, on));
 });

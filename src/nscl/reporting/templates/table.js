@@ -1,17 +1,22 @@
-// The results table: sorted by a click on a heading, filtered by words and by what methods keep.
+// The tables: results sorted by a click on a heading, filtered by words and by what methods keep; commands of runs.
 
 function cellValue(row, column) {
   return row.cells[column].dataset.value;
 }
 
-function sortTable(table, heading) {
-  const headings = [...table.tHead.rows[0].cells];
-  const column = headings.indexOf(heading);
-  const numeric = heading.querySelector("button").dataset.sort === "number";
+const isNumeric = (heading) => heading.querySelector("button").dataset.sort === "number";
+
+function nextDirection(heading) {
   const before = heading.getAttribute("aria-sort");
   // The first click shows the largest numbers first, and names from A.
-  const first = numeric ? "descending" : "ascending";
-  const direction = before === null ? first : before === "ascending" ? "descending" : "ascending";
+  const first = isNumeric(heading) ? "descending" : "ascending";
+  return before === null ? first : before === "ascending" ? "descending" : "ascending";
+}
+
+function sortTable(table, heading, direction) {
+  const headings = [...table.tHead.rows[0].cells];
+  const column = headings.indexOf(heading);
+  const numeric = isNumeric(heading);
   headings.forEach((h) => h.removeAttribute("aria-sort"));
   heading.setAttribute("aria-sort", direction);
   const sign = direction === "ascending" ? 1 : -1;
@@ -40,29 +45,61 @@ function filterTable(section) {
 function setUpTable(section) {
   const table = section.querySelector(".results");
   if (!table) return;
+  setUpSorting(section, table);
+  setUpFilter(section);
+}
+
+function setUpSorting(section, table) {
+  const [sorted, before] = kept(section, "sort") || [];
   for (const heading of table.tHead.rows[0].cells) {
-    heading.querySelector("button").addEventListener("click", () => sortTable(table, heading));
-  }
-  section.querySelector(".filter").addEventListener("input", () => filterTable(section));
-  for (const button of section.querySelectorAll("[data-keep]")) {
-    button.addEventListener("click", () => {
-      section.querySelectorAll("[data-keep]").forEach((b) => b.setAttribute("aria-pressed", String(b === button)));
-      filterTable(section);
+    heading.querySelector("button").addEventListener("click", () => {
+      const direction = nextDirection(heading);
+      kept(section, "sort", [heading.textContent, direction]);
+      sortTable(table, heading, direction);
     });
+    if (heading.textContent === sorted) sortTable(table, heading, before);
   }
 }
 
+function setUpFilter(section) {
+  const field = section.querySelector(".filter"), buttons = [...section.querySelectorAll("[data-keep]")];
+  let [words, keep] = kept(section, "filter") || ["", "all"];
+  const update = () => {
+    buttons.forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.keep === keep)));
+    kept(section, "filter", [field.value, keep]);
+    filterTable(section);
+  };
+  field.value = words;
+  field.addEventListener("input", update);
+  buttons.forEach((b) => b.addEventListener("click", () => { keep = b.dataset.keep; update(); }));
+  update();
+}
+
 function setUpCommands(section) {
+  const open = new Set(kept(section, "commands"));
   for (const button of section.querySelectorAll(".show-command")) {
-    button.addEventListener("click", () => {
-      const row = button.closest("tr").nextElementSibling;
-      row.hidden = !row.hidden;
+    const row = button.closest("tr").nextElementSibling, { run } = button.dataset;
+    const update = () => {
+      row.hidden = !open.has(run);
       button.setAttribute("aria-expanded", String(!row.hidden));
       button.textContent = row.hidden ? "Show" : "Hide";
+    };
+    button.addEventListener("click", () => {
+      open.has(run) ? open.delete(run) : open.add(run);
+      kept(section, "commands", [...open]);
+      update();
     });
+    update();
   }
   for (const button of section.querySelectorAll(".copy")) {
     button.addEventListener("click", () => copy(button.previousElementSibling, button));
+  }
+}
+
+function setUpDetails(section) {
+  for (const details of section.querySelectorAll("details")) {
+    details.open = kept(section, details.dataset.kept) === true;
+    details.addEventListener("toggle", () => kept(section, details.dataset.kept, details.open));
   }
 }
 
