@@ -9,15 +9,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from nscl.metrics import AccuracyMatrix
 from nscl.reporting import Written, gather, sections, serving
+from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.page import render
 from nscl.results import MetricsLog
+from nscl.results import spectra as spectra_file
 from tests.reporting.making import EPOCHS, epochs, make_run
 
 pytestmark = pytest.mark.browser
@@ -167,7 +172,7 @@ def test_hovering_tells_values(page: Any, written: Written) -> None:
     assert "layers.0" in hover(page, find(page, '[data-chart="free"] rect'))
     for cell in find_all(page, '[data-chart="share"] rect')[:2]:
         told = hover(page, cell).rsplit(" ", 1)[1].replace("−", "-")
-        assert float(told) == float(cell.get_attribute("data-value"))  # as exact as the data
+        assert float(told) == float(f"{float(cell.get_attribute('data-value')):.3g}")
 
 
 def test_a_choice_of_task_draws_another_curve(page: Any) -> None:
@@ -316,6 +321,27 @@ def test_the_legend_stays_with_the_charts(chromium: Any, tmp_path: Path) -> None
     assert charts[0] < legend[1]
     legend, runs = page.execute_script(places, ".runs")
     assert legend[1] <= runs[0]
+
+
+def test_cells_are_rounded_as_in_the_figures(chromium: Any, tmp_path: Path) -> None:
+    """Halves, all but halves, next to nothing; an eighth of the directions and nearly one."""
+    made = make_run(tmp_path / "runs", "adam-nscl", tasks=4, layers={"a": 8, "b": 10_000})
+    rows = [[62.5], [63.5, 62.4996], [0.4, 0.0, 100.0], [1.0, 61.5, 0.5, 99.4951]]
+    told = replace(made.result(), accuracy=AccuracyMatrix(rows))
+    made.result_path.unlink()
+    made.write_result(told)
+    freed = spectra_file.read(made.spectra_path)
+    for layers in freed.values():
+        layers["a"]["weights"][:] = np.arange(8) < 1
+        layers["b"]["weights"][:] = np.arange(10_000) < 1246
+    spectra_file.write(made.spectra_path, freed)
+    (section,) = sections(gather([tmp_path / "runs"]).runs)
+    page = opened(chromium, tmp_path / "runs")
+    figures = {"matrix": accuracy_matrix(section), "free": layer_map(section.series[0], "free")}
+    for key, figure in figures.items():
+        cells = [t.text for t in find_all(page, f'[data-chart="{key}"] .map text[style]')]
+        assert cells == [text.get_text() for text in figure.axes[0].texts]
+    assert cells == ["0.13"] * 4 + ["0.12"] * 4
 
 
 def test_lines_of_a_sweep_are_told_apart(chromium: Any, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from nscl.metrics import AccuracyMatrix, Summary
 from nscl.reporting import LeftOut, Section, gather, sections, views
 from nscl.reporting.figures import draw, plans, styled
 from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
-from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.matrices import _short, accuracy_matrix, layer_map
 from nscl.reporting.figures.spectrum import singular_values
 from nscl.reporting.figures.style import curve, laid_out, legend, some_inks
 from nscl.reporting.figures.texts import fitted, width
-from nscl.reporting.figures.trials import sweep
+from nscl.reporting.figures.trials import old_losses, sweep
 from nscl.results import spectra as spectra_file
 from tests.reporting.making import make_run
 
@@ -226,6 +226,36 @@ def test_bwt_has_round_numbers_on_its_axis(tmp_path: Path) -> None:
         figure = laid_out(acc_bwt(section))
     steps = {round(b - a, 6) for a, b in pairwise(figure.axes[0].get_xticks())}
     assert steps == {10.0}
+
+
+def test_halves_are_rounded_up() -> None:
+    texts = [_short(value, 0) for value in (0.5, 1.5, 62.5, 63.5, 62.499)]
+    assert texts == ["1", "2", "63", "64", "62"]
+    assert [_short(value, 2) for value in (0.125, 0.375, 0.1249, 1.0, 0.0)] == [
+        "0.13", "0.38", "0.12", "1.00", "0.00"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [acc_after_task, acc_bwt, task_accuracy, step_time, old_losses])
+def test_open_markers_keep_old_data(make: Callable[[Section], Figure], tmp_path: Path) -> None:
+    make_run(tmp_path, "ewc", tracked=2)
+    make_run(tmp_path, "gem", stores="data", tracked=2)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        handles = make(section).legends[0].get_lines()
+    ewc, gem = (each.get_markerfacecolor() for each in handles)
+    assert (ewc, gem) == (some_inks(1)[0].colour, "white")
+
+
+@pytest.mark.parametrize(("stores", "told"), [("data", True), ("parameters", False)])
+def test_open_markers_are_explained_where_there_are_any(
+    stores: str, told: bool, tmp_path: Path
+) -> None:
+    make_run(tmp_path, "gem", stores=stores)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        (ax,) = acc_bwt(section).axes
+    assert ("open markers keep old data" in ax.get_xlabel()) is told
 
 
 @pytest.mark.parametrize("room", [0.4, 1.0, 3.0])

@@ -11,6 +11,8 @@ from nscl.reporting.spectral import Spectrum, evenly, layer_names, short_names, 
 
 # 50 runs must fit into 5 MB; a curve on a screen needs no more points than this.
 MOST_POINTS, MOST_LAYERS, MOST_TASKS, MOST_EPOCHS = 100, 8, 3, 300
+# Significant digits in maps, whose cells are rounded once more: to those of the paper's figures.
+EXACT = 7
 
 
 def payload(section: Section) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def _series(series: Series, look: Look, tasks: int) -> dict[str, Any]:
         "keeps": series.stores == "data",
         "seeds": len(series.shown),
         "acc": [_pair(p) for p in views.acc_curve(series)],
-        "matrix": [[round(v, 2) for v in row] for row in views.mean_matrix(series)],
+        "matrix": [[_digits(v, EXACT) for v in row] for row in views.mean_matrix(series)],
         "tasks": [[_pair(p) for p in views.task_curve(series, t)] for t in range(series.tasks)],
         "end": [_pair(bwt), _pair(acc)] if acc and bwt else None,
         "times": _or_none(lambda: [_pair(p, 3) for p in views.step_times(series)]),
@@ -62,9 +64,9 @@ def _losses(series: Series) -> dict[str, Any]:
     }
 
 
-def _digits(value: float | None) -> float | None:
-    """Three significant digits."""
-    return None if value is None else float(f"{value:.3g}")
+def _digits(value: float | None, digits: int = 3) -> float | None:
+    """So many significant digits."""
+    return None if value is None else float(f"{value:.{digits}g}")
 
 
 def _layers(series: Series) -> dict[str, Any]:
@@ -82,8 +84,8 @@ def _layers(series: Series) -> dict[str, Any]:
         "run": run.name,
         "names": shown,
         "tasks": [task + 1 for task in tasks],
-        "share": [[_digits(v) for v in row] for row in table(tasks, "share")],
-        "free": [[_digits(v) for v in row] for row in table(tasks, "free")],
+        "share": [[_digits(v, EXACT) for v in row] for row in table(tasks, "share")],
+        "free": [[_digits(v, EXACT) for v in row] for row in table(tasks, "free")],
         "curves": curves,
     }
 

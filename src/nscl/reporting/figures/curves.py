@@ -72,13 +72,12 @@ def acc_bwt(section: Section) -> Figure:
         if acc and bwt:
             ax.errorbar(
                 bwt.mean, acc.mean, xerr=bwt.std, yerr=acc.std, label=series.marked,
-                color=ink.colour, marker=ink.marker, markersize=5.5, linestyle="none",
-                elinewidth=0.8, capsize=2,
-                markerfacecolor="white" if series.stores == "data" else ink.colour,
+                markersize=5.5, linestyle="none", elinewidth=0.8, capsize=2, **ink.point,
             )  # fmt: skip
     ax.axvline(0, color="#767676", linewidth=0.6)
     ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    ax.set_xlabel("BWT (points); open markers keep old data")
+    keeps = "; open markers keep old data" if any(ink.open for _, ink in shown) else ""
+    ax.set_xlabel(f"BWT (points){keeps}")
     ax.set_ylabel("ACC (%)")
     legend(figure, ax)
     return figure

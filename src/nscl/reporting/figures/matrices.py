@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Literal
 
 import numpy as np
@@ -121,7 +122,12 @@ def _contrast(image: AxesImage, value: float) -> str:
 
 def _short(value: float, digits: int) -> str:
     small = digits and 0 < value < 0.5 * 10**-digits
-    return f"{value:.0e}".replace("e-0", "e-") if small else f"{value:.{digits}f}"
+    return f"{value:.0e}".replace("e-0", "e-") if small else _half_up(value, digits)
+
+
+def _half_up(value: float, digits: int) -> str:
+    """As the page's script rounds: 62.5 is 63, where Python's own rule is to the even 62."""
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
 def _task_ticks(ax: Axes, size: int) -> None:

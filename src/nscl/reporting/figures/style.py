@@ -7,7 +7,7 @@ in grey. Sizes are those of a paper: 3.4 inches for one column, 7 for two, text 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib as mpl
@@ -72,16 +72,24 @@ class Ink:
     colour: str
     marker: str
     dash: Any
+    open: bool = False  # the markers of what keeps old data, as on the page
+
+    @property
+    def point(self) -> dict[str, Any]:
+        """A marker as arguments of ``plot``."""
+        inside = "white" if self.open else self.colour
+        return {"color": self.colour, "marker": self.marker, "markerfacecolor": inside}
 
     @property
     def line(self) -> dict[str, Any]:
         """As arguments of ``plot``."""
-        return {"color": self.colour, "marker": self.marker, "linestyle": self.dash}
+        return {**self.point, "linestyle": self.dash}
 
 
 def inks(section: Section) -> list[Ink]:
     """The inks of all shown series of a section, in order."""
-    return [_ink(look) for look in looks(section)]
+    pairs = zip(section.shown, looks(section), strict=True)
+    return [replace(_ink(look), open=series.stores == "data") for series, look in pairs]
 
 
 def some_inks(count: int) -> list[Ink]:

@@ -62,11 +62,11 @@ function logLabels(values) {
 
 function shown(value, digits = 2) {
   if (value === null || value === undefined) return "–";
-  const small = value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits;
+  const small = digits && value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits;
   return (small ? value.toExponential(1) : value.toFixed(digits)).replace("-", "−");
 }
 
-// Three figures, as many as the page's data have.
+// Three figures, as many as one reads.
 const figures = (value) => (Math.abs(value) < 1e-3 && value !== 0 ? value.toExponential(2) : value.toPrecision(3)).replace("-", "−");
 
 // cividis (Nuñez, Anderton and Renslow, 2018): alike to colour-blind eyes, even in grey.
