@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from nscl.reporting.gather import Run
 from nscl.reporting.labels import given_name
 from nscl.reporting.streams import stream
-from nscl.reporting.tables import KEEPS_DATA, LEGEND, Row, Table
+from nscl.reporting.tables import KEEPS_DATA, LEGEND, Column, Row, Table
 from nscl.results import by_remark
 
 _LATEX = {
@@ -29,6 +29,9 @@ _LATEX = {
     "–": "--",
     KEEPS_DATA: r"$^\dagger$",
 }
+# What a method reached; the rest has a table of its own, as all of it is wider than a page.
+_REACHED = ("acc", "bwt", "published_acc", "published_bwt")
+_LONG_NAME = 30  # characters that leave the numbers their room
 _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|"})
 
 
@@ -117,9 +120,7 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def notes(table: Table) -> list[str]:
     """What a reader of the table must know."""
-    told = [LEGEND] if table.marks_data else []
-    if any(row.seeds > 1 for row in table.rows):
-        told.append("Mean ± sample standard deviation over seeds.")
+    told = _signs(table)
     if table.sources:
         told.append(
             "Published numbers are full-scale results of others, not of these runs: "
@@ -134,19 +135,61 @@ def notes(table: Table) -> list[str]:
     return told + [f"{line[0].upper()}{line[1:]}." for line in noted]
 
 
+def _signs(table: Table) -> list[str]:
+    told = [LEGEND] if table.marks_data else []
+    if any(row.seeds > 1 for row in table.rows):
+        told.append("Mean ± sample standard deviation over seeds.")
+    return told
+
+
 def _latex(table: Table) -> str:
-    head = ["Method", "Seeds", *(c.title for c in table.columns)]
-    lines = [[_tex(row.name), str(row.seeds), *(_tex(c.text) for c in row.cells)] for row in
-             table.rows]  # fmt: skip
+    places = range(len(table.columns))
+    reached = [i for i in places if table.columns[i].key in _REACHED]
+    rest = [i for i in places if i not in reached]
+    title = table.section.title
+    first = " ".join([f"{title}.", *notes(table)])
+    second = " ".join([f"{title}: how tasks were learned, and at what cost.", *_signs(table)])
+    tables = _latex_table(table, first, reached, seeds=True), _latex_table(table, second, rest)
+    return "\n".join(tables)
+
+
+def _latex_table(table: Table, caption: str, shown: Sequence[int], *, seeds: bool = False) -> str:
+    names, wide = _latex_names(table)
+    lines = [
+        [name, *([str(row.seeds)] if seeds else []), *(_tex(row.cells[i].text) for i in shown)]
+        for name, row in zip(names, table.rows, strict=True)
+    ]
     body = "\n".join(f"    {' & '.join(line)} \\\\" for line in lines)
-    caption = " ".join([f"{table.section.title}.", *notes(table)])
+    head = _latex_head([table.columns[i] for i in shown], ["Method", "Seeds"][: 1 + seeds])
     return (
-        "\\begin{table}\n  \\centering\n"
+        "\\begin{table}\n  \\centering\n  \\small\n  \\setlength{\\tabcolsep}{4pt}\n"
         f"  \\caption{{{_tex(caption)}}}\n"
-        f"  \\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}\n    \\toprule\n"
-        f"    {' & '.join(map(_tex, head))} \\\\\n    \\midrule\n"
+        f"  \\begin{{tabular}}{{{wide}{'r' * (len(shown) + seeds)}}}\n    \\toprule\n"
+        f"{head}    \\midrule\n"
         f"{body}\n    \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
     )
+
+
+def _latex_names(table: Table) -> tuple[list[str], str]:
+    """The first column and its kind: names of many options are broken into lines."""
+    names = [_tex(row.name) for row in table.rows]
+    if all(len(row.name) <= _LONG_NAME for row in table.rows):
+        return names, "l"
+    return [rf"\raggedright {name}" for name in names], "p{14em}"
+
+
+def _latex_head(columns: Sequence[Column], who: Sequence[str]) -> str:
+    """Headings and below them units; the published columns, the last ones, share a heading."""
+    above, below = [*who], [""] * len(who)
+    for column in columns:
+        unit = f"({_tex(column.unit)})"
+        above += [] if column.published else [_tex(column.name)]
+        below.append(f"{_tex(column.name)} {unit}" if column.published else unit)
+    rule, published = "", sum(column.published for column in columns)
+    if published:
+        above.append(rf"\multicolumn{{{published}}}{{c}}{{Published, full scale}}")
+        rule = f"    \\cmidrule(lr){{{len(below) - published + 1}-{len(below)}}}\n"
+    return f"    {' & '.join(above)} \\\\\n{rule}    {' & '.join(below)} \\\\\n"
 
 
 def _tex(text: str) -> str:

@@ -14,16 +14,21 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Column:
-    """What a column shows: its name in CSV, its heading, its unit and its digits."""
+    """What a column shows: its name in CSV, what it is called, its unit and its digits."""
 
     key: str
-    heading: str
+    name: str
     unit: str
     digits: int
     value: Callable[[Section, Series], Summary | None]
     hint: str
     signed: bool = False
     published: bool = False
+
+    @property
+    def heading(self) -> str:
+        """What is called so; what was published says that it is none of ours."""
+        return f"Published {self.name}, full scale" if self.published else self.name
 
     @property
     def title(self) -> str:
@@ -146,12 +151,12 @@ COLUMNS = (
         signed=True,
     ),
     Column(
-        "published_acc", "Published ACC, full scale", "%", 2, _published("acc"),
+        "published_acc", "ACC", "%", 2, _published("acc"),
         "as published, with the full-size network and training: not from these runs",
         published=True,
     ),
     Column(
-        "published_bwt", "Published BWT, full scale", "points", 2, _published("bwt"),
+        "published_bwt", "BWT", "points", 2, _published("bwt"),
         "as published, with the full-size network and training: not from these runs",
         signed=True, published=True,
     ),
