@@ -356,14 +356,3 @@ def test_torchs_default_device_is_not_the_memorys(acts_on: Any) -> None:
         torch.set_default_device(None)
     before, after = remembered(plain)["tensors"], remembered(memory)["tensors"]
     assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_batches_are_counted_exactly_whatever_torchs_default_type_is() -> None:
-    model, x = nn.Sequential(nn.LayerNorm(2), nn.Linear(2, 2)), torch.randn(1, 2)
-    memory = nscl.Memory(model)
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        memory.remember([x] * 259)  # of which bfloat16 makes 260
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert set(memory.state_dict()["metadata"]["batches"].values()) == {259}
