@@ -35,8 +35,8 @@ ROWS: dict[int, tuple[str, ...]] = {  # a file and its tests
     21: ("methods/test_bases.py", "test_row_21_the_definition_and_the_release"),
     22: ("methods/test_bases.py", "test_row_22_importances"),
     23: ("methods/test_null_spaces.py", "test_row_23"),
-    24: ("methods/test_gd_wild.py", "test_the_values_of_rows_24_and_25"),
-    25: ("methods/test_gd_wild.py", "test_the_values_of_rows_24_and_25"),
+    24: ("methods/test_global_distillation.py", "test_the_values_of_rows_24_and_25"),
+    25: ("methods/test_global_distillation.py", "test_the_values_of_rows_24_and_25"),
     26: (
         "methods/test_controller.py",
         "test_bounded_probabilities",
