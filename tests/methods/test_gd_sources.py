@@ -15,26 +15,8 @@ from nscl.methods.gd_wild import GDWild
 from nscl.training.device import Ranks
 from nscl.training.setup import Setup
 from tests.methods.labs import lab, stream
-from tests.methods.setups import made
+from tests.methods.wild import OPTIONS, at_task, gd
 from tests.runs import small
-
-OPTIONS = {"pool": "procedural", "pool_size": 400, "budget": 30}
-CONVNET = {"name": "convnet", "width": 4}
-
-
-def gd(tmp_path: Path, **said: object) -> tuple[object, GDWild]:
-    options = OPTIONS | said.pop("options", {})  # type: ignore[operator]
-    setup = made("gd-wild", tmp_path, options=options, **said)
-    assert isinstance(setup.method, GDWild)
-    return setup, setup.method
-
-
-def at_task(task: int, tmp_path: Path, **said: object) -> tuple[object, GDWild]:
-    setup, method = gd(tmp_path, **said)
-    for old in range(task):
-        method.sources.keep(old)
-    method.start_task(task)
-    return setup, method
 
 
 def test_the_coreset_keeps_its_budget_equal_per_class(tmp_path: Path) -> None:

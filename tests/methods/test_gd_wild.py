@@ -11,26 +11,11 @@ from nscl.methods.base import Phase
 from nscl.methods.gd_wild import GDWild
 from nscl.training.experiment import run
 from nscl.training.optimizers import set_rates
-from tests.methods.setups import batch_of, frozen, made, moved, train
+from tests.methods.setups import batch_of, frozen, moved, train
+from tests.methods.wild import OPTIONS, at_task, gd
 from tests.runs import small
 
-OPTIONS = {"pool": "procedural", "pool_size": 400, "budget": 30}
 CONVNET = {"name": "convnet", "width": 4}
-
-
-def gd(tmp_path: Path, **said: object) -> tuple[object, GDWild]:
-    options = OPTIONS | said.pop("options", {})  # type: ignore[operator]
-    setup = made("gd-wild", tmp_path, options=options, **said)
-    assert isinstance(setup.method, GDWild)
-    return setup, setup.method
-
-
-def at_task(task: int, tmp_path: Path, **said: object) -> tuple[object, GDWild]:
-    setup, method = gd(tmp_path, **said)
-    for old in range(task):
-        method.sources.keep(old)
-    method.start_task(task)
-    return setup, method
 
 
 def loss_written_out(method: GDWild, batch: object, mixed: object, *, weighted: bool) -> float:
