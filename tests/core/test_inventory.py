@@ -1,4 +1,4 @@
-"""What a model is made of: sharing, excluding, refusing, and saying why."""
+"""What a model is made of: sharing, refusing, and saying why."""
 
 import re
 import sys
@@ -12,14 +12,11 @@ from torch import Tensor, nn
 import nscl
 from nscl.core import overlaps
 from nscl.core.inventory import take_inventory, unwrap
-from nscl.errors import NsclError, UnsupportedError
+from nscl.errors import UnsupportedError
 from tests.core.memories import covariance, move, rows_seen, second_moment
+from tests.core.tying import Tied, normal, protected_training
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
-
-
-def normal(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
 
 
 class Shared(nn.Module):
@@ -33,29 +30,6 @@ class Shared(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.b(self.a(x).tanh())
-
-
-class Tied(nn.Module):
-    """An embedding tied to the output layer, as in GPT, here with a bias."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(7, 4)
-        self.mix = nn.Linear(4, 4)
-        self.out = nn.Linear(4, 7)
-        self.out.weight = self.embed.weight
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.out(self.mix(self.embed(ids)).tanh())
-
-
-def protected_training(model: nn.Module, memory: nscl.Memory, new: Tensor) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), 1e-2, weight_decay=0.1)
-    with memory.protect(optimizer):
-        for _ in range(10):
-            optimizer.zero_grad()
-            model(new).square().sum().backward()
-            optimizer.step()
 
 
 @pytest.mark.parametrize("second_bias", [True, False])
@@ -204,69 +178,6 @@ def test_convolutions_may_share_a_weight_at_different_strides() -> None:
     assert covariance(memory, "fine").shape == (1, 7, 7)  # one bias, one constant
 
 
-def model_with_heads() -> nn.Module:
-    return nn.ModuleDict(
-        {
-            "body": nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)),
-            "heads": nn.ModuleDict({"one": nn.Linear(3, 2), "two": nn.Linear(3, 2)}),
-            "norm": nn.LayerNorm(3),
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("exclude", "left"),
-    [
-        ("heads", ["body.0", "body.1"]),
-        (["heads.*"], ["body.0", "body.1"]),
-        (["*.two", "body.0"], ["body.1", "heads.one"]),
-        (["body.?", "heads.one.*"], ["heads.two"]),
-        (["norm"], ["body.0", "body.1", "heads.one", "heads.two"]),
-    ],
-)
-def test_exclude_takes_names_and_patterns(exclude: Any, left: list[str]) -> None:
-    memory = nscl.Memory(model_with_heads(), exclude=exclude)
-    report = memory.report()
-    assert [x.name for x in report.layers if x.protected_by == "free until remembered"] == [
-        *left,
-        *(["norm"] if exclude != ["norm"] else []),
-    ]
-    assert any(x.protected_by == "excluded" for x in report.layers)
-
-
-def test_an_excluded_bias_is_left_free_and_its_weight_is_not() -> None:
-    model = nn.Sequential(nn.Linear(3, 2)).double()
-    memory, old = nscl.Memory(model, rule=nscl.Tolerance(1e-12), exclude=["0.bias"]), normal(1, 3)
-    weight, bias = model[0].weight.detach().clone(), model[0].bias.detach().clone()
-    memory.remember([old])
-    protected_training(model, memory, normal(6, 3))
-    assert (old @ (model[0].weight - weight).mT).abs().max() < 1e-13
-    assert not torch.equal(model[0].bias, bias)
-
-
-def test_a_typo_in_exclude_is_an_error() -> None:
-    with pytest.raises(NsclError, match=r"exclude='haeds' matches no.*body, heads, norm"):
-        nscl.Memory(model_with_heads(), exclude=["body.0", "haeds"])
-
-
-def test_a_shared_parameter_is_excluded_by_its_first_name_or_not_at_all() -> None:
-    model = nn.ModuleDict({"enc": nn.Linear(3, 3), "dec": nn.Linear(3, 3, bias=False)})
-    model["dec"].weight = model["enc"].weight
-    with pytest.raises(UnsupportedError, match=r"'dec.weight' free, but that is 'enc.weight' too"):
-        nscl.Memory(model, exclude=["dec"])
-    with pytest.raises(UnsupportedError, match=r"'out.weight' free, but that is 'embed.weight'"):
-        nscl.Memory(Tied(), exclude=["out"])  # its bias alone would be left free
-    told = {
-        x.name: x.protected_by
-        for x in nscl.Memory(Tied(), exclude=["out*", "embed"]).report().layers
-    }
-    assert told == {
-        "mix": "free until remembered",
-        "embed.weight": "excluded",
-        "out.bias": "excluded",
-    }
-
-
 class GatedHeads(nn.Module):
     """Unknown layers, one of which a pass runs, and a parameter that a function is given."""
 
@@ -340,11 +251,6 @@ def test_integer_weights_are_named() -> None:
     with pytest.raises(UnsupportedError, match=re.escape("'1.weight' is torch.int8")):
         nscl.Memory(model)
     assert nscl.Memory(model, exclude=["1"]).report().layers[0].name == "0"
-
-
-def test_everything_excluded_is_a_mistake() -> None:
-    with pytest.raises(UnsupportedError, match="no layer that can be protected"):
-        nscl.Memory(model_with_heads(), exclude=["body", "heads"])
 
 
 def test_wrappers_are_taken_off() -> None:

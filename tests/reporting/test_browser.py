@@ -4,11 +4,8 @@ Screenshots are written to the folder of the environment variable NSCL_SCREENSHO
 """
 
 import os
-import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,38 +15,15 @@ import pytest
 from PIL import Image
 
 from nscl.metrics import AccuracyMatrix
-from nscl.reporting import Written, gather, sections, serving
+from nscl.reporting import Written, gather, sections
 from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.page import render
 from nscl.results import MetricsLog
 from nscl.results import spectra as spectra_file
+from tests.reporting.browsing import find, find_all, hover, lines, methods, screen, wait
 from tests.reporting.making import EPOCHS, epochs, make_run
 
 pytestmark = pytest.mark.browser
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--force-device-scale-factor=1",
-)  # fmt: skip
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    driver_path = shutil.which("chromedriver")
-    if CHROMIUM is None or driver_path is None:
-        pytest.skip("no chromium with chromedriver here: `make test-browser` installs them")
-    options = webdriver.ChromeOptions()
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, service=webdriver.ChromeService(driver_path))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture
@@ -61,56 +35,6 @@ def page(chromium: Any, written: Written) -> Iterator[Any]:
     chromium.get(written.page.as_uri())
     yield chromium
     assert chromium.get_log("browser") == []
-
-
-def screen(driver: Any, width: int, height: int, *, dark: bool = False) -> None:
-    driver.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
-    )
-    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-
-
-def find(driver: Any, selector: str) -> Any:
-    return driver.find_element("css selector", selector)
-
-
-def find_all(driver: Any, selector: str) -> list[Any]:
-    found: list[Any] = driver.find_elements("css selector", selector)
-    return found
-
-
-def methods(driver: Any) -> list[str]:
-    """Visible rows of the results table."""
-    rows = find_all(driver, ".results tbody th")
-    return [row.get_attribute("data-value") for row in rows if row.is_displayed()]
-
-
-def hover(driver: Any, element: Any) -> str:
-    from selenium.webdriver import ActionChains
-
-    # Scrolling hides the tip: be done with it, two frames later, before the mouse moves.
-    driver.execute_async_script(
-        "const [element, done] = arguments; element.scrollIntoView({block: 'center'});"
-        "requestAnimationFrame(() => requestAnimationFrame(done))",
-        element,
-    )
-    ActionChains(driver).move_to_element(element).perform()
-    wait(lambda: find(driver, "#tip").is_displayed())
-    return str(find(driver, "#tip").text)
-
-
-def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
-
-
-def lines(driver: Any, chart: str = "acc") -> list[str]:
-    found = find_all(driver, f'[data-chart="{chart}"] path.line')
-    return [line.get_attribute("data-series") for line in found]
 
 
 def test_a_click_on_a_heading_sorts(page: Any) -> None:
@@ -396,92 +320,6 @@ def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -
     with Image.open(folder / f"report-{name}.png") as image:
         assert image.width == width
         assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
-
-
-@contextmanager
-def live(page: Any, runs: Path) -> Iterator[None]:
-    """The live page of some runs."""
-    screen(page, 1280, 900)
-    with serving([runs]) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            page.get(server.url)
-            yield
-        finally:
-            server.shutdown()
-            thread.join()
-        page.get("about:blank")
-
-
-def test_the_live_page_reloads_itself(chromium: Any, tmp_path: Path) -> None:
-    make_run(tmp_path, "finetune", finished=False, tasks=2)
-    with live(chromium, tmp_path):
-        assert lines(chromium) == ["finetune (unfinished)"]
-        make_run(tmp_path, "gem")
-        legend = "return document.querySelector('.legend')?.textContent ?? ''"
-        wait(lambda: "gem" in chromium.execute_script(legend))  # or nothing, amid a reload
-        wait(lambda: chromium.execute_script("return document.readyState") == "complete")
-        assert methods(chromium) == ["gem"]
-    assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
-
-
-def chosen(page: Any) -> dict[str, Any]:
-    """What a reader has done to the page, as it looks."""
-    from selenium.webdriver.support.select import Select
-
-    task = Select(find(page, '[data-chart="task"] select')).first_selected_option.text
-    (heading,) = find_all(page, ".results th[aria-sort]") or [None]
-    return {
-        "rows": methods(page),
-        "words": find(page, ".filter").get_attribute("value"),
-        "keep": find(page, '[data-keep][aria-pressed="true"]').text,
-        "count": find(page, ".count").text,
-        "sorted": heading and (heading.text, heading.get_attribute("aria-sort")),
-        "commands": [e.text for e in find_all(page, ".command code") if e.is_displayed()],
-        "details": [d.get_attribute("open") for d in find_all(page, "details")],
-        "task": task,
-        "curves": [p.get_attribute("d") for p in find_all(page, '[data-chart="task"] path.line')],
-        "off": [b.text for b in find_all(page, '.legend [aria-pressed="false"]')],
-    }
-
-
-def choose(page: Any) -> None:
-    """Everything that a reader can do to the page."""
-    from selenium.webdriver.support.select import Select
-
-    find(page, ".filter").send_keys("nscl")
-    find(page, '[data-keep="no-data"]').click()
-    for _ in range(2):
-        find_all(page, ".results thead button")[2].click()
-    find(page, '.legend [data-series="gem"]').click()
-    Select(find(page, '[data-chart="task"] select')).select_by_visible_text("task 3")
-    for button in (find_all(page, ".show-command")[1], find(page, "summary")):
-        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
-        button.click()
-
-
-def test_what_the_reader_chose_outlives_a_reload(chromium: Any, tmp_path: Path) -> None:
-    runs = [make_run(tmp_path, "adam-nscl", a=a) for a in (10, 20, 30)]
-    make_run(tmp_path, "gem", stores="data")
-    with live(chromium, tmp_path):
-        untouched = chosen(chromium)
-        choose(chromium)
-        before = chosen(chromium)
-        assert all(before[what] != untouched[what] for what in before)
-        chromium.execute_script("window.before = true")
-        time.sleep(0.2)  # what was just stored reaches the new page's process a moment later
-        os.utime(runs[0].metrics_path)
-        loaded = "return !window.before && document.querySelector('[data-chart=task] path.line')"
-        wait(lambda: chromium.execute_script(loaded))
-        assert chosen(chromium) == before
-        make_run(tmp_path, "finetune")  # a row before all others moves none of it
-        chart = "return document.querySelector('[data-chart=acc]')?.innerHTML ?? ''"
-        wait(lambda: "finetune" in chromium.execute_script(chart))
-        after = chosen(chromium)
-        assert len(after.pop("curves")) == len(before.pop("curves")) + 1
-        assert after == before | {"count": "3 of 5 shown"}
-    assert [entry for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
 def test_names_with_markup_run_no_script(chromium: Any, tmp_path: Path) -> None:
