@@ -19,9 +19,8 @@ class QuickRuns:
         self.folder, self._locks = root / "quick-runs", root / "quick-locks"
         self._locks.mkdir(exist_ok=True)
 
-    def __call__(self, method: str, seed: int = 0, *, epochs: int | None = None) -> Result:
+    def __call__(self, method: str, seed: int = 0) -> Result:
         said: dict[str, Any] = {"method": method, "seed": seed, "out": self.folder}
-        said |= {"optim": {"epochs": epochs}}
         config = build_config("split-digits-5", {**said, "options": POOL.get(method, {})})
         with (self._locks / f"{method}-{seed}").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

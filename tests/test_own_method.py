@@ -35,10 +35,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def call(*args: str, cwd: Path) -> tuple[int, str, str]:
-    process = nscl(*args, cwd=cwd)
-    output, errors = process.communicate(timeout=240)
-    return process.returncode, output, errors
+@pytest.fixture
+def working(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This very process works in the folder, and knows no method of an earlier test."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "stayclose", raising=False)
+    return folder
 
 
 def result(folder: Path, out: str = "runs") -> dict[str, Any]:
@@ -52,23 +55,20 @@ def test_the_example_is_short() -> None:
     assert 30 <= len(lines) <= 50
 
 
-def test_it_runs_forgets_less_than_fine_tuning_and_shows_its_penalty(folder: Path) -> None:
+def test_it_runs_forgets_less_than_fine_tuning_and_shows_its_penalty(working: Path) -> None:
     for method in (MINE, "finetune"):
-        command = run_command(method, tasks=3)
-        status, _, errors = call(*command, "--quiet", "--out", method[:4], cwd=folder)
-        assert status == 0, errors
-    mine, plain = result(folder, "stay"), result(folder, "fine")
+        assert app.call([*run_command(method, tasks=3), "--quiet", "--out", method[:4]]) == 0
+    mine, plain = result(working, "stay"), result(working, "fine")
     assert mine["bwt"] > plain["bwt"] + 1
     assert mine["state_bytes"] > 0
-    (log,) = (folder / "stay").glob("*/metrics.jsonl")
+    (log,) = (working / "stay").glob("*/metrics.jsonl")
     epochs = [r for r in map(json.loads, log.read_text().splitlines()) if r["kind"] == "epoch"]
     assert epochs[0]["method/penalty"] == 0 < epochs[-1]["method/penalty"]
 
 
-def test_it_resumes_bit_for_bit(folder: Path) -> None:
-    status, _, errors = call(*run_command(), "--quiet", "--out", "whole", cwd=folder)
-    assert status == 0, errors
-    process = nscl(*run_command(), cwd=folder)
+def test_it_resumes_bit_for_bit(working: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call([*run_command(), "--quiet", "--out", "whole"]) == 0
+    process = nscl(*run_command(), cwd=working)
     assert process.stdout is not None
     for line in process.stdout:
         if "task 2/2" in line:
@@ -76,11 +76,10 @@ def test_it_resumes_bit_for_bit(folder: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=240)
     assert process.returncode == 143
-    (run,) = (folder / "runs").iterdir()
-    status, output, errors = call("resume", f"runs/{run.name}", cwd=folder)
-    assert status == 0, errors
-    assert "resuming" in output
-    assert result(folder)["accuracy"] == result(folder, "whole")["accuracy"]
+    (run,) = (working / "runs").iterdir()
+    assert app.call(["resume", f"runs/{run.name}"]) == 0
+    assert "resuming" in capsys.readouterr().out
+    assert result(working)["accuracy"] == result(working, "whole")["accuracy"]
 
 
 def test_the_installed_command_finds_it_in_the_folder_one_works_in(folder: Path) -> None:
@@ -116,22 +115,18 @@ def test_the_installed_command_finds_it_in_the_folder_one_works_in(folder: Path)
 def test_what_is_missing_is_told_in_one_line(
     method: str,
     message: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    working: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (folder / "broken.py").write_text("class Broken(:\n")
-    (folder / "missing.py").write_text("import surely_not_installed\n")
-    (folder / "raising.py").write_text("raise RuntimeError('not\\ntoday')\n")
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "stayclose", raising=False)
+    (working / "broken.py").write_text("class Broken(:\n")
+    (working / "missing.py").write_text("import surely_not_installed\n")
+    (working / "raising.py").write_text("raise RuntimeError('not\\ntoday')\n")
     assert app.call(["run", "split-digits-5", "--method", method]) == 2
     errors = capsys.readouterr().err
     assert message in errors
     assert errors.startswith("nscl: ")
     assert errors.count("\n") == 1
-    assert not (folder / "runs").exists()
+    assert not (working / "runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -144,13 +139,9 @@ def test_what_is_missing_is_told_in_one_line(
 def test_an_option_of_ones_own_is_checked(
     said: tuple[str, str],
     message: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    working: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "stayclose", raising=False)
     assert app.call([*run_command(), *said]) == 2
     assert message in capsys.readouterr().err
 
@@ -165,14 +156,17 @@ def test_the_document_names_every_hook_and_nothing_else() -> None:
         assert f"`{name}" in text, name
 
 
-def test_what_it_stores_is_what_its_class_says(folder: Path) -> None:
-    mine = folder / "stayclose.py"
+@pytest.mark.parametrize("stores", ["data", "all"])
+def test_what_it_stores_is_what_its_class_says(
+    stores: str, working: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = "    options_type = StayCloseOptions\n"
-    mine.write_text(code().replace(options, options + '    stores = "data"\n'))
-    status, _, errors = call(*run_command(tasks=1, epochs=1), "--quiet", cwd=folder)
-    assert status == 0, errors
-    assert result(folder)["stores"] == "data"
-    mine.write_text(mine.read_text().replace('"data"', '"all"'))
-    status, _, errors = call(*run_command(tasks=1, epochs=2), "--quiet", cwd=folder)
-    assert status == 2
-    assert "stores is 'all', but must be one of nothing, parameters, data" in errors
+    mine = code().replace(options, f'{options}    stores = "{stores}"\n')
+    (working / "stayclose.py").write_text(mine)
+    status = app.call([*run_command(tasks=1, epochs=1), "--quiet"])
+    if stores == "data":
+        assert (status, result(working)["stores"]) == (0, "data")
+    else:
+        assert status == 2
+        why = "stores is 'all', but must be one of nothing, parameters, data"
+        assert why in capsys.readouterr().err

@@ -236,6 +236,7 @@ def test_a_run_on_the_digits_shows_violations_and_the_budget(scenario: str, tmp_
     assert result.stores == "data"
 
 
+@pytest.mark.slow  # one seed: test_quick_digits
 def test_it_forgets_less_than_fine_tuning_for_every_seed() -> None:
     pairs = zip(backward_transfer("a-gem"), backward_transfer("finetune"), strict=True)
     assert all(mine > plain for mine, plain in pairs)

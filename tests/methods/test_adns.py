@@ -182,6 +182,7 @@ def test_resumes_bit_for_bit(phase: str, teacher: str, tmp_path: Path) -> None:
     check_resumes("adns", tmp_path, phase=phase, options={**SHORT, "teacher": teacher})
 
 
+@pytest.mark.slow  # three seeds; one: test_quick_digits
 def test_forgets_less_than_fine_tuning() -> None:
     assert bwt("adns", (("head_epochs", 3),)) > bwt("finetune") + 1
 

@@ -132,5 +132,6 @@ def test_resumes_bit_for_bit(phase: str, tmp_path: Path) -> None:
     check_resumes("connector", tmp_path, phase=phase)
 
 
+@pytest.mark.slow  # three seeds; one: test_quick_digits
 def test_forgets_less_than_fine_tuning() -> None:
     assert bwt("connector") > bwt("finetune") + 1

@@ -223,6 +223,7 @@ def test_a_run_on_the_digits_shows_the_constraints_and_the_budget(
     assert result.stores == "data"
 
 
+@pytest.mark.slow  # one seed: test_quick_digits
 def test_it_forgets_less_than_fine_tuning_for_every_seed() -> None:
     pairs = zip(backward_transfer("gem"), backward_transfer("finetune"), strict=True)
     assert all(mine > plain for mine, plain in pairs)

@@ -117,6 +117,7 @@ def _published(old: Tensor, C: Tensor, threshold: float, c: float) -> tuple[Tens
     return torch.cat([M, U[:, :k]], 1), importance.clamp_max(1.0)
 
 
+@pytest.mark.slow  # three seeds; one: test_quick_digits
 @pytest.mark.parametrize("name", ["gpm", "sgp"])
 def test_forgets_less_than_fine_tuning(name: str) -> None:
     assert bwt(name) > bwt("finetune") + 1

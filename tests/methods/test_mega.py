@@ -158,6 +158,7 @@ def test_a_run_on_the_digits_mixes_and_shows_the_budget(
     assert result.stores == "data"
 
 
+@pytest.mark.slow  # one seed: test_quick_digits
 def test_it_forgets_less_than_fine_tuning_for_every_seed() -> None:
     pairs = zip(backward_transfer("mega"), backward_transfer("finetune"), strict=True)
     assert all(mine > plain for mine, plain in pairs)

@@ -100,6 +100,7 @@ def test_online_resumes_bit_for_bit(tmp_path: Path) -> None:
     check_resumes("owm", tmp_path, phase="train", **ONLINE)
 
 
-@pytest.mark.parametrize("mode", ["task_end", "online"])
+# The default mode with one seed: test_quick_digits.
+@pytest.mark.parametrize("mode", [pytest.param("task_end", marks=pytest.mark.slow), "online"])
 def test_forgets_less_than_fine_tuning(mode: str) -> None:
     assert bwt("owm", (("mode", mode),)) > bwt("finetune") + 1

@@ -8,16 +8,16 @@ from tests.quick_runs import QuickRuns
 # Fine-tuning forgets, and so does InstAParam, whose network is another; a frozen backbone learns
 # less. All others end above 96 % in the mean of three seeds.
 LEAST = {"finetune": 70.0, "instaparam": 60.0, "frozen": 80.0}
-# Steps of super kernels take ten times as long as those of the others: fewer of them here.
-RUNS = [(name, 4 if name == "instaparam" else None) for name in METHODS]
-RUNS += [pytest.param("instaparam", None, marks=pytest.mark.slow)]
+# Steps of super kernels take ten times as long as those of the others (see test_instaparam).
+SLOW = {"instaparam": pytest.mark.slow}
+RUNS = [pytest.param(name, marks=SLOW.get(name, ())) for name in METHODS]
 
 
-@pytest.mark.parametrize(("method", "epochs"), RUNS)
+@pytest.mark.parametrize("method", RUNS)
 def test_it_learns_five_tasks_and_forgets_less_than_fine_tuning(
-    method: str, epochs: int | None, quick_runs: QuickRuns
+    method: str, quick_runs: QuickRuns
 ) -> None:
-    result, plain = quick_runs(method, epochs=epochs), quick_runs("finetune")
+    result, plain = quick_runs(method), quick_runs("finetune")
     assert (result.preset, result.accuracy.tasks) == ("quick", 5)
     learned = [row[task] for task, row in enumerate(result.accuracy.rows)]
     assert min(learned) > 70
