@@ -114,6 +114,22 @@ def test_a_state_dict_is_taken_without_what_the_memory_excludes() -> None:
     assert set(other.state_dict()["metadata"]["blocks"]) == {"body", "aux"}
 
 
+@pytest.mark.parametrize(("change", "name"), CHANGES.values(), ids=CHANGES.keys())
+def test_a_state_dict_is_taken_without_what_is_named(change: Any, name: str) -> None:
+    model, memory = made()
+    state, body = memory.state_dict(), model.body(OLD).detach()
+    change(model)
+    other = nscl.Memory(model, rule=nscl.Tolerance(1e-6), norms="freeze")
+    with pytest.raises(ModelMismatchError, match=rf"exclude=\['{name}'\] when loading"):
+        other.load_state_dict(state)
+    other.load_state_dict(state, exclude=name)
+    assert other.exclude == ()  # its own options stay
+    train(model, other)
+    assert torch.allclose(model.body(OLD), body, atol=1e-5)
+    told = {line.name: line.protected_by for line in other.remember([OLD]).layers}
+    assert told.get(name, "null space") in ("null space", "frozen")  # held from now on
+
+
 def test_only_what_was_named_is_dropped(tmp_path: Path) -> None:
     model, memory = made()
     memory.save(tmp_path / "m")
@@ -147,6 +163,8 @@ def test_a_name_of_nothing_is_a_mistake(tmp_path: Path) -> None:
     assert "fc" in memory.state_dict()["metadata"]["blocks"]  # all or nothing
     with pytest.raises(NsclError, match="exclude='cf' matches no module or parameter"):
         nscl.Memory.load(tmp_path / "m", model, exclude=["cf"])
+    with pytest.raises(NsclError, match="nothing was remembered of 'cf'"):
+        nscl.Memory(model).load_state_dict(memory.state_dict(), exclude=["cf"])
 
 
 def test_an_attention_is_dropped_as_a_whole() -> None:
@@ -169,4 +187,6 @@ def test_a_steered_memory_drops_how_a_layer_is_steered() -> None:
     model[1] = nn.Linear(3, 4, bias=False)
     memory.forget("1")
     assert list(memory.projections) == ["0"]
+    with pytest.raises(NsclError, match="as a whole"):
+        memory.load_state_dict(memory.state_dict(), exclude=["0"])
     assert memory.report().layers[0].name == "0"

@@ -30,7 +30,7 @@ from nscl.core.choices import (
 )
 from nscl.core.dropping import check_known, excluded_from, without
 from nscl.core.examine import measure_forgetting, measure_shifts, write_report
-from nscl.core.excluding import as_patterns
+from nscl.core.excluding import as_patterns, is_in
 from nscl.core.inventory import (
     Inventory,
     reject_empty,
@@ -245,10 +245,16 @@ class Memory(Chosen):
             "tensors": storage.to_tensors(self._state),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a ``state_dict`` but for what is excluded; own options stay. All or nothing."""
+    def load_state_dict(self, state: Mapping[str, Any], *, exclude: Sequence[str] = ()) -> None:
+        """Take over a ``state_dict`` but for what is excluded; own options stay. All or nothing.
+
+        ``exclude`` also leaves out layers that are others by now, or gone. It is no option of this
+        memory: as after ``forget``, a new layer of that name is free until it is remembered.
+        """
         saved = storage.from_parts(state.get("metadata"), state.get("tensors", {}))
-        loaded = without(saved, self.exclude)
+        given = as_patterns(exclude)
+        check_known(saved, [pattern for pattern in given if not is_in(self.model, pattern)])
+        loaded = without(saved, (*self.exclude, *given))
         check_model(loaded, self._inventory())
         self._replace(loaded)
         self._steps = UNKNOWN

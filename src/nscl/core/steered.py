@@ -166,8 +166,13 @@ class Steered(Memory):
         added = {"steering": steering, "masks": masks, "spectra": spectra}
         return {**super().state_dict(), **added}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a ``state_dict``, steering included."""
+    def load_state_dict(self, state: Mapping[str, Any], *, exclude: Sequence[str] = ()) -> None:
+        """Take over a ``state_dict``, steering included; as a whole."""
+        if exclude:
+            raise NsclError(
+                "a steered memory is loaded as a whole: call forget(...) before its state_dict is "
+                "taken"
+            )
         super().load_state_dict(state)
         masks = {name: Mask(free) for name, free in state["masks"].items()}
         found = self._inventory().blocks
