@@ -119,6 +119,23 @@ def displaced(rule: Any = EXACT, **options: Any) -> Scene:
     return guard(rule=rule, acts_on="displacement", **options)
 
 
+def test_half_precision_is_rounded_once_instead_of_in_every_step() -> None:
+    old, moved = torch.randn(3, 16).bfloat16(), {}
+    for acts_on in ("step", "displacement"):
+        torch.manual_seed(0)
+        model = nn.Linear(16, 8).bfloat16()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        memory = nscl.Memory(model, rule=nscl.Tolerance(1e-6), acts_on=acts_on)  # type: ignore[arg-type]
+        with memory.protect(optimizer):
+            memory.remember([old])
+            for _ in range(50):
+                optimizer.zero_grad()
+                model(torch.randn(9, 16).bfloat16()).square().sum().backward()
+                optimizer.step()
+            moved[acts_on] = memory.forgetting().total.relative
+    assert moved["displacement"] < moved["step"] / 5
+
+
 def test_a_layer_without_gradient_is_not_shrunk_again() -> None:
     scene = displaced(nscl.Ridge(1.0))
     scene.train()
