@@ -77,8 +77,14 @@ def tabulars(text: str) -> list[tuple[str, list[list[str]]]]:
         spans = [[re.search(r"multicolumn{(\d)}", cell) for cell in row] for row in rows]
         widths = [[int(span[1]) if span else 1 for span in row] for row in spans]
         pairs = [zip(*both, strict=True) for both in zip(rows, widths, strict=True)]
+        kinds = kinds.replace("@{}", "")
         found.append((kinds, [[c.strip() for c, n in row for _ in range(n)] for row in pairs]))
     return found
+
+
+def twice(heading: str) -> list[str]:
+    """A heading over mean and deviation."""
+    return [rf"\multicolumn{{2}}{{c}}{{{heading}}}"] * 2
 
 
 def test_latex_has_two_tables_with_heads_of_two_rows(wide: Table) -> None:
@@ -86,18 +92,21 @@ def test_latex_has_two_tables_with_heads_of_two_rows(wide: Table) -> None:
     reached, learned = tabulars(text)
     for kinds, rows in (reached, learned):
         assert {len(row) for row in rows} == {len(kinds)}
+        assert set(kinds) == {"l", "r"}
         assert len(rows) == 2 + len(wide.rows)
     (_, (above, below, *body)), (_, (names, units, *_)) = reached, learned
     common = r"\multicolumn{2}{c}{Published, full scale}"
     assert [cell.split("\n")[-1].strip() for cell in above] == [
-        "Method", "Seeds", "ACC", "BWT", common, common
+        "Method", "Seeds", *twice("ACC"), *twice("BWT"), common, common
     ]  # fmt: skip
-    assert "\\\\\n    \\cmidrule(lr){5-6}\n" in text
-    assert below[2:] == [r"(\%)", "(points)", r"ACC (\%)", "BWT (points)"]
-    assert names[1:] == ["Learning acc.", "Forgetting", "Step", "State / model"]
-    assert units == ["", r"(\%)", "(points)", "(ms)", r"($\times$)"]
+    assert "\\\\\n    \\cmidrule(lr){7-8}\n" in text
+    assert below[2:] == [*twice(r"(\%)"), *twice("(points)"), r"ACC (\%)", "BWT (points)"]
+    assert names[1::2] == names[2::2] == [
+        twice(each)[0] for each in ("Learning acc.", "Forgetting", "Step", "State / model")
+    ]  # fmt: skip
+    assert units[1::2] == [twice(each)[0] for each in (r"(\%)", "(points)", "(ms)", r"($\times$)")]
     (gem,) = [row for row in body if row[0] == r"gem $^\dagger$"]
-    assert gem[4:] == ["49.48", "+2.77"]
+    assert gem[6:] == ["49.48", "+2.77"]
     assert text.count(r"$^\dagger$ keeps samples of old tasks") == 2
 
 
@@ -105,7 +114,28 @@ def test_latex_without_published_numbers_has_no_heading_for_them(table: Table) -
     text = latex([table])
     assert "Published" not in text
     assert "cmidrule" not in text
-    assert [kinds for kinds, _ in tabulars(text)] == ["lrrr", "lrrrr"]
+    assert [kinds for kinds, _ in tabulars(text)] == ["lrrlrl", "lrlrlrlrl"]
+
+
+def test_latex_has_means_below_means(wide: Table) -> None:
+    """A row of one seed beside rows of several: its number stands where theirs do."""
+    one = replace(wide.rows[0], cells=tuple(replace(c, std="") for c in wide.rows[0].cells))
+    table = replace(wide, rows=(one, *wide.rows[1:]))
+    (kinds, (_, _, *body)), _ = tabulars(latex([table]))
+    assert kinds == "lrrlrlrr"
+    accs = [row.cells[0] for row in table.rows]
+    assert [row[2] for row in body] == [acc.mean for acc in accs]
+    assert [row[3] for row in body] == ["", *(rf"~$\pm$ {acc.std}" for acc in accs[1:])]
+
+
+def test_latex_is_never_taller_than_a_page(table: Table) -> None:
+    first = table.rows[0]
+    label = "adam-nscl (acts_on=displacement, alpha=100, rule=ridge)"  # and a number: three lines
+    rows = [replace(first, series=replace(first.series, label=f"{label} {i}")) for i in range(40)]
+    text = latex([replace(table, rows=tuple(rows))])
+    found = [len(body) - 2 for _, body in tabulars(text)]
+    assert found == [10] * 8
+    assert text.count("split-digits-5, quick, continued.") == 6
 
 
 def test_latex_fits_a_text_block(wide: Table) -> None:
@@ -113,7 +143,7 @@ def test_latex_fits_a_text_block(wide: Table) -> None:
     for _, rows in tabulars(latex([wide])):
         plain = [[re.sub(r"\\multi.*|\\[a-z]+(?={)?|[$^{}]", "", c) for c in row] for row in rows]
         columns = [max(width(cell, 9.0) for cell in column) for column in zip(*plain, strict=True)]
-        assert 72 * sum(columns) + 8 * len(columns) < 510
+        assert 72 * sum(columns) + 8 * len(columns) < 510  # more than is: pairs have no gap
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from nscl.reporting.gather import Run
 from nscl.reporting.labels import given_name
 from nscl.reporting.streams import stream
-from nscl.reporting.tables import KEEPS_DATA, LEGEND, Column, Row, Table
+from nscl.reporting.tables import KEEPS_DATA, LEGEND, Cell, Column, Row, Table
 from nscl.results import by_remark
 
 _LATEX = {
@@ -32,6 +34,7 @@ _LATEX = {
 # What a method reached; the rest has a table of its own, as all of it is wider than a page.
 _REACHED = ("acc", "bwt", "published_acc", "published_bwt")
 _LONG_NAME = 30  # characters that leave the numbers their room
+_MOST_LINES = 32  # that a page has room for, below a caption
 _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|"})
 
 
@@ -149,25 +152,55 @@ def _latex(table: Table) -> str:
     title = table.section.title
     first = " ".join([f"{title}.", *notes(table)])
     second = " ".join([f"{title}: how tasks were learned, and at what cost.", *_signs(table)])
-    tables = _latex_table(table, first, reached, seeds=True), _latex_table(table, second, rest)
+    tables = []
+    for caption, shown, seeds in ((first, reached, True), (second, rest, False)):
+        for i, part in enumerate(_pages(table)):
+            told = f"{title}, continued." if i else caption
+            tables.append(_latex_table(part, told, shown, seeds=seeds))
     return "\n".join(tables)
 
 
-def _latex_table(table: Table, caption: str, shown: Sequence[int], *, seeds: bool = False) -> str:
+def _pages(table: Table) -> Iterator[Table]:
+    """The table in parts of which none is taller than a page."""
+    rows: list[Row] = []
+    lines = 0
+    for row in table.rows:
+        height = len(textwrap.wrap(row.name, _LONG_NAME))
+        if rows and lines + height > _MOST_LINES:
+            yield replace(table, rows=tuple(rows))
+            rows, lines = [], 0
+        rows.append(row)
+        lines += height
+    yield replace(table, rows=tuple(rows))
+
+
+def _latex_table(table: Table, caption: str, shown: Sequence[int], *, seeds: bool) -> str:
     names, wide = _latex_names(table)
+    spread = {i for i in shown if any(row.cells[i].std for row in table.rows)}
     lines = [
-        [name, *([str(row.seeds)] if seeds else []), *(_tex(row.cells[i].text) for i in shown)]
+        [name, *([str(row.seeds)] if seeds else []), *(_latex_cells(row.cells, shown, spread))]
         for name, row in zip(names, table.rows, strict=True)
     ]
     body = "\n".join(f"    {' & '.join(line)} \\\\" for line in lines)
-    head = _latex_head([table.columns[i] for i in shown], ["Method", "Seeds"][: 1 + seeds])
+    head = _latex_head(
+        [(table.columns[i], i in spread) for i in shown], ["Method", "Seeds"][: 1 + seeds]
+    )
+    kinds = "".join(["r" * seeds, *("r@{}l" if i in spread else "r" for i in shown)])
     return (
         "\\begin{table}\n  \\centering\n  \\small\n  \\setlength{\\tabcolsep}{4pt}\n"
         f"  \\caption{{{_tex(caption)}}}\n"
-        f"  \\begin{{tabular}}{{{wide}{'r' * (len(shown) + seeds)}}}\n    \\toprule\n"
+        f"  \\begin{{tabular}}{{{wide}{kinds}}}\n    \\toprule\n"
         f"{head}    \\midrule\n"
         f"{body}\n    \\bottomrule\n  \\end{{tabular}}\n\\end{{table}}\n"
     )
+
+
+def _latex_cells(cells: Sequence[Cell], shown: Sequence[int], spread: set[int]) -> Iterator[str]:
+    """Means below means: deviations have a column of their own, beside those that have one."""
+    for i in shown:
+        yield _tex(cells[i].mean)
+        if i in spread:
+            yield rf"~$\pm$ {cells[i].std}" if cells[i].std else ""
 
 
 def _latex_names(table: Table) -> tuple[list[str], str]:
@@ -175,21 +208,29 @@ def _latex_names(table: Table) -> tuple[list[str], str]:
     names = [_tex(row.name) for row in table.rows]
     if all(len(row.name) <= _LONG_NAME for row in table.rows):
         return names, "l"
-    return [rf"\raggedright {name}" for name in names], "p{14em}"
+    return [rf"\raggedright {name}" for name in names], "p{13em}"
 
 
-def _latex_head(columns: Sequence[Column], who: Sequence[str]) -> str:
+def _latex_head(columns: Sequence[tuple[Column, bool]], who: Sequence[str]) -> str:
     """Headings and below them units; the published columns, the last ones, share a heading."""
     above, below = [*who], [""] * len(who)
-    for column in columns:
+    for column, spread in columns:
         unit = f"({_tex(column.unit)})"
-        above += [] if column.published else [_tex(column.name)]
-        below.append(f"{_tex(column.name)} {unit}" if column.published else unit)
-    rule, published = "", sum(column.published for column in columns)
+        above += [] if column.published else [_over(_tex(column.name), spread=spread)]
+        below.append(
+            f"{_tex(column.name)} {unit}" if column.published else _over(unit, spread=spread)
+        )
+    rule, published = "", sum(column.published for column, _ in columns)
     if published:
         above.append(rf"\multicolumn{{{published}}}{{c}}{{Published, full scale}}")
-        rule = f"    \\cmidrule(lr){{{len(below) - published + 1}-{len(below)}}}\n"
+        last = len(below) + sum(spread for _, spread in columns)
+        rule = f"    \\cmidrule(lr){{{last - published + 1}-{last}}}\n"
     return f"    {' & '.join(above)} \\\\\n{rule}    {' & '.join(below)} \\\\\n"
+
+
+def _over(heading: str, *, spread: bool) -> str:
+    """A heading over a mean, and over its deviation if there is one."""
+    return rf"\multicolumn{{2}}{{c}}{{{heading}}}" if spread else heading
 
 
 def _tex(text: str) -> str:
