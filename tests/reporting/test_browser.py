@@ -280,6 +280,21 @@ def test_lines_of_a_sweep_are_told_apart(chromium: Any, tmp_path: Path) -> None:
     assert find(page, '[data-chart="sweep-bwt-0"] .key').text.split("\n") == both
 
 
+def test_paper_has_all_columns_the_legend_and_dark_letters(chromium: Any, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        make_run(tmp_path, "adns", seed, benchmark="split-cifar100-10")
+        make_run(tmp_path, "ewc", seed, benchmark="split-cifar100-10", label="one word or two " * 3)
+    page = opened(chromium, tmp_path, width=740)  # of a letter, between usual margins
+    page.execute_script("document.documentElement.dataset.theme = 'dark'")
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    tables = find_all(page, ".results, .runs")
+    assert all(table.rect["x"] + table.rect["width"] <= 740 for table in tables)
+    assert find(page, ".legend").is_displayed()
+    assert not find(page, ".filter").is_displayed()
+    assert find(page, "h1").value_of_css_property("color") == "rgba(27, 31, 35, 1)"
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def reloaded(page: Any) -> bool:
     """Load the page again; what it just stored may reach a new process a moment later."""
     time.sleep(0.2)
