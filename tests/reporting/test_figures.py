@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -15,7 +16,7 @@ from nscl.reporting.figures import draw, plans, styled
 from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
 from nscl.reporting.figures.matrices import _short, accuracy_matrix, layer_map
 from nscl.reporting.figures.spectrum import singular_values
-from nscl.reporting.figures.style import curve, laid_out, legend, some_inks
+from nscl.reporting.figures.style import DASHES, curve, laid_out, legend, some_inks
 from nscl.reporting.figures.texts import fitted, width
 from nscl.reporting.figures.trials import old_losses, sweep
 from nscl.results import spectra as spectra_file
@@ -292,3 +293,20 @@ def test_a_sweep_has_ticks_where_runs_are(
         ticks = [label.get_text() for label in ax.get_xticklabels()]
         assert (ticks == [f"{a:g}" for a in values]) is marked
         assert not marked or not ax.get_xticks(minor=True).size
+
+
+@pytest.mark.parametrize(("offset", "dashes"), DASHES[1:])
+def test_dashes_are_seen_beside_the_marker_of_a_legend(
+    offset: float, dashes: tuple[float, ...]
+) -> None:
+    with styled():
+        length = rcParams["legend.handlelength"] * rcParams["legend.fontsize"]
+        thick, half = rcParams["lines.linewidth"], rcParams["lines.markersize"] / 2
+    gaps, place = [], -offset * thick
+    for i, part in enumerate(dashes * 20):
+        if i % 2:
+            gaps.append((place, place + part * thick))
+        place += part * thick
+    left, right = length / 2 - half, length / 2 + half
+    seen = [(begin, end) for begin, end in gaps if begin > 0 and end < length]
+    assert any(end <= left or begin >= right for begin, end in seen)

@@ -176,6 +176,7 @@ def test_every_missing_figure_has_its_reason(tmp_path: Path, section: Section) -
     assert "--track-old-losses 3" in told["old-losses"]
     assert "spectra.npz" in told["singular-values"]
     assert "accuracy-matrix" not in told
+    assert not any("finetune" in reason for reason in told.values())  # it is so of all series
 
 
 def test_looks_are_distinct_and_bounds_neutral(section: Section) -> None:

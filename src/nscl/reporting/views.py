@@ -51,7 +51,7 @@ def step_times(series: Series) -> list[Summary]:
     """
     found = [times for run in series.shown if (times := _run_step_times(run))]
     if not found:
-        raise MissingDataError(f"{series.label}: no epochs are on record (metrics.jsonl)")
+        raise MissingDataError("no epochs are on record (metrics.jsonl)")
     return [summary(values) for values in zip(*found, strict=False)]
 
 
@@ -117,8 +117,7 @@ def old_losses(series: Series) -> OldLosses:
     tracked = [r.epochs for r in series.shown if r.epochs and _has_old_losses(r)]
     if not tracked:
         raise MissingDataError(
-            f"{series.label}: losses of old tasks are not on record; "
-            "run with --track-old-losses 3 to have them"
+            "losses of old tasks are not on record; run with --track-old-losses 3 to have them"
         )
     longest, length = max(tracked, key=len), min(map(len, tracked))
     epochs = [[records[e] for records in tracked] for e in range(length)]

@@ -25,8 +25,9 @@ from nscl.reporting.series import Section
 # Six of Okabe and Ito's, then the neutral ones of the two bounds (see ``nscl.reporting.looks``).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#767676", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "<", ">", "h", "X", "*")
+# The last begins later: in a legend its one gap would be behind the marker.
 DASHES: tuple[Any, ...] = (
-    "-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (5, 1.4, 1.2, 1.4)), (0, (8, 2))
+    "-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (5, 1.4, 1.2, 1.4)), (3, (8, 2))
 )  # fmt: skip
 FREED, HELD = "#0072B2", "#767676"
 COLUMN, PAGE = 3.4, 7.0
