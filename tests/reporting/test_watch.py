@@ -142,7 +142,7 @@ def test_report_says_what_it_left_out_and_passed_over(tmp_path: Path) -> None:
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert f"passed over runs/{bad.name}" in errors
-    assert "left out of split-digits-5, quick: old-losses (finetune: losses of old tasks" in output
+    assert "left out of split-digits-5, quick: old-losses (losses of old tasks" in output
     assert "1 run, " in output
     files = json.loads((tmp_path / "report" / "manifest.json").read_text())["files"]
     assert "report.html" in files
