@@ -5,13 +5,17 @@ import json
 import re
 import signal
 import socket
+import struct
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from nscl.reporting import serving
+from nscl.reporting.live import ReportServer
 from tests.reporting.making import make_run
 from tests.runs import nscl
 
@@ -146,3 +150,29 @@ def test_report_says_what_it_left_out_and_passed_over(tmp_path: Path) -> None:
     assert "1 run, " in output
     files = json.loads((tmp_path / "report" / "manifest.json").read_text())["files"]
     assert "report.html" in files
+
+
+def test_a_reader_who_leaves_early_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A tab is closed while its page is made: no traceback on the screen."""
+    asked, left = threading.Event(), threading.Event()
+
+    def page(server: ReportServer) -> str:
+        asked.set()
+        assert left.wait(30)
+        return "page" * 100_000
+
+    monkeypatch.setattr(ReportServer, "page", page)
+    monkeypatch.setattr(ReportServer, "daemon_threads", False)  # so that they are waited for
+    with serving([tmp_path]) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        with socket.create_connection(server.server_address[:2]) as reader:  # type: ignore[arg-type]
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reader.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert asked.wait(30)
+        left.set()
+        server.shutdown()
+        thread.join()
+    assert capfd.readouterr().err == ""

@@ -1,11 +1,13 @@
 """The live report: a small server for this machine only that reads the runs on each request."""
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from nscl.errors import NsclError
 from nscl.reporting.errors import ReportError
@@ -43,6 +45,11 @@ class ReportServer(ThreadingHTTPServer):
                     continue  # renamed between listing and looking
                 digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
         return digest.hexdigest()[:16]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of every error but that of a reader who left before the answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def page(self) -> str:
         """The report as it is now."""
