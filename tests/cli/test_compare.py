@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,21 @@ from nscl.methods.base import Method
 class Broken(Method):
     def start_task(self, task):
         raise ValueError("no good")
+"""
+PLAIN = """
+from nscl.methods.base import Method
+
+
+class Plain(Method):
+    tuning = {"optim.lr": [0.1, 0.2]}
+"""
+FOLDERS = """
+benchmark = "split-digits-5"
+methods = "finetune"
+seeds = 1
+[settings]
+out = "elsewhere"
+data_dir = "pictures"
 """
 
 
@@ -240,7 +256,7 @@ def test_tune_takes_the_best_keeps_the_record_and_adopts(
         (("compare",), "say which benchmark"),
         (("compare", "split-digit-5"), "did you mean 'split-digits-5'?"),
         (("compare", "split-digits-5", "--methods", "finetun"), "Did you mean 'finetune'?"),
-        (("compare", "split-digits-5", "--methods", ","), "names no method"),
+        (("compare", "split-digits-5", "--methods", ","), "no method is named"),
         (("compare", "split-digits-5", "--metods", "all"), "Did you mean --methods?"),
         (("compare", "split-digits-5", "--method.a", "10"), "compare takes no --method.a, it"),
         (("compare", "split-digits-5", "--method.a=10"), "nscl sweep --set method.a="),
@@ -266,6 +282,8 @@ def test_tune_takes_the_best_keeps_the_record_and_adopts(
             "no strength to tune",
         ),
         (("tune", "owm", "split-digits-5", "--method.mode", "online", "--adopt"), "--adopt goes"),
+        (("tune", "gpm", "split-digits-5", "--preset", "paper", "--adopt"), "as published"),
+        (("tune", "", "split-digits-5"), "no method is named: say all"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
@@ -283,3 +301,44 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
     assert errors.startswith("nscl: ")
     assert errors.count("\n") == 1
     assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "split-digits-5", "--methods", "own_plain:Plain"),
+        ("sweep", "split-digits-5", "--method", "own_plain:Plain", "--set", "optim.lr=0.1"),
+        ("tune", "own_plain:Plain", "split-digits-5"),
+    ],
+)
+def test_a_method_of_ones_own_is_found_in_the_folder_one_works_in(
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The installed command has not this folder on its path, as python -m nscl has."""
+    (tmp_path / "own_plain.py").write_text(PLAIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    monkeypatch.delitem(sys.modules, "own_plain", raising=False)
+    assert call([*command, "--jobs", "0"]) == 2
+    assert "--jobs 0: say how many" in capfd.readouterr().err
+
+
+def test_a_plan_says_folders_that_the_command_line_leaves_open(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where data are looked for, and where runs go."""
+    places: list[Path | None] = []
+
+    def run_all(jobs: list[Job], *_: object, **__: object) -> int:
+        places.append(jobs[0].config.out)
+        return 0
+
+    monkeypatch.setattr("nscl.cli.many.check_data", lambda _, place: places.append(place))
+    monkeypatch.setattr("nscl.cli.many.run_all", run_all)
+    (here / "plan.toml").write_text(FOLDERS)
+    command = ("compare", "--plan", "plan.toml")
+    assert call(command) == call([*command, "--out", "there", "--data-dir", "mine"]) == 0
+    assert places == [Path("pictures"), Path("elsewhere"), Path("mine"), Path("there")]

@@ -160,6 +160,10 @@ def test_a_sweep_is_the_full_grid_of_every_method(plan_file: Path) -> None:
         ('method = "gem"', "plan.toml: there is no option 'method'. Did you mean 'methods'?"),
         ("[expected.adam-nsc]\nacc = 1", "plan.toml: figures are expected of 'adam-nsc', which"),
         ("methods = ", "is no TOML file"),
+        ("[overrides.adam-nscl]\nmethod.a = 3", "'method' in overrides.adam-nscl has no effect"),
+        ("[settings]\nseed = 3", "'seed' in settings has no effect: use seeds"),
+        ('[[variants]]\nname = ""\nmethod = "gpm"', "option 'variants.0.name': string should"),
+        ('[[variants]]\nmethod = "gpm"', "option 'variants.0.name': must be said"),
     ],
 )
 def test_mistakes_in_a_plan_are_named(tmp_path: Path, change: str, message: str) -> None:
@@ -202,7 +206,7 @@ def test_axes_take_lists_words_and_numbers() -> None:
     assert grid_points({}) == [{}]
 
 
-@pytest.mark.parametrize("name", ["seed", "method", "benchmark", "out"])
+@pytest.mark.parametrize("name", ["seed", "method", "benchmark", "out", "threads", "data-dir"])
 def test_what_names_a_run_is_not_varied(name: str) -> None:
     with pytest.raises(NsclError, match="not varied"):
         variant("finetune", {name: 1})

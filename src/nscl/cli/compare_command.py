@@ -1,5 +1,6 @@
 """``nscl compare``: many methods on one benchmark, over seeds, side by side."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ def compare(
     jobs: int | None = None,
     engine: EngineName = "local",
     address: str | None = None,
-    out: Path = Path("runs"),
+    out: Path | None = None,
     settings: Annotated[Settings, Parameter(name="*", show_default=False)] = NOTHING_SAID,
     quiet: bool = False,
     json: bool = False,
@@ -42,7 +43,7 @@ def compare(
     address
         Of the Ray cluster, such as ray://head:10001.
     out
-        The folder of the runs.
+        The folder of the runs; runs if not said.
     settings
         What holds for all runs, as in `nscl run`.
     quiet
@@ -50,6 +51,7 @@ def compare(
     json
         Print one JSON object per line.
     """
+    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.cli.many import Request, run_plan
 
     asked = methods if methods is not None or plan is not None else "all"

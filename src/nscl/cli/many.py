@@ -18,7 +18,7 @@ from nscl.engines.plan_file import PlanFile
 from nscl.engines.summary import footnotes, summarise, table
 from nscl.engines.wording import counted
 from nscl.errors import NsclError
-from nscl.training.config import Data, Model, Optim, Part, validated
+from nscl.training.config import Data, Model, Optim, Part, merge, validated
 
 EngineName = Literal["local", "ray"]
 
@@ -108,7 +108,8 @@ def run_plan(
     file = request.resolve()
     plan, notes = file.plan(said)
     if engine == "local":
-        check_data(plan.benchmark, said.get("data_dir"))
+        folder = merge(plan.settings, said).get("data_dir")
+        check_data(plan.benchmark, None if folder is None else Path(folder))
     runs = plan.jobs(side_by_side=sharing(engine, jobs))
     place = open_engine(engine, jobs=jobs, address=address)
     told = (file.description, *notes) if file.description else notes

@@ -1,5 +1,6 @@
 """``nscl sweep``: one method, any options over a grid of values, over seeds."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ def sweep(
     jobs: int | None = None,
     engine: EngineName = "local",
     address: str | None = None,
-    out: Path = Path("runs"),
+    out: Path | None = None,
     options: dict[str, Any] | None = None,
     settings: Annotated[Settings, Parameter(name="*", show_default=False)] = NOTHING_SAID,
     quiet: bool = False,
@@ -46,7 +47,7 @@ def sweep(
     address
         Of the Ray cluster, such as ray://head:10001.
     out
-        The folder of the runs.
+        The folder of the runs; runs if not said.
     options
         Of the method, for all runs: --method.NAME.
     settings
@@ -56,6 +57,7 @@ def sweep(
     json
         Print one JSON object per line.
     """
+    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.cli.many import Request, run_plan
     from nscl.engines.plan import parse_axes
     from nscl.errors import NsclError

@@ -20,6 +20,10 @@ NOT_VARIED = {
     "benchmark": "one command per benchmark",
     "out": "--out",
     "label": "[[variants]] of a plan",
+    # Not part of a run's name: all rows would be one and the same run.
+    "device": "--device",
+    "threads": "--threads",
+    "data_dir": "--data-dir",
 }
 
 
@@ -81,7 +85,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         raise ConfigError(f"--seeds is a number, 3, or a list, 0,4,7; not {text!r}") from None
     seeds = numbers if "," in text else list(range(sum(numbers)))
     if not seeds or min(seeds) < 0:
-        raise ConfigError(f"--seeds {text!r} names no seed: say how many, from 1 on")
+        raise ConfigError(
+            f"--seeds {text!r} names no seed: say how many, from 1 on, or which, from 0 on"
+        )
     return tuple(dict.fromkeys(seeds))
 
 
@@ -111,7 +117,7 @@ def choose_methods(
     names = pick_names(said) if isinstance(said, str) else said
     if list(names) != ["all"]:
         if not names:
-            raise ConfigError("--methods names no method: say all, or a,b,c")
+            raise ConfigError("no method is named: say all, or a,b,c")
         return [method_info(name).name for name in dict.fromkeys(names)], []
     kind = scenario or find_benchmark(benchmark).scenario
     fit = [name for name in METHODS if kind in load_method(name).scenarios]
@@ -122,8 +128,9 @@ def variant(method: str, point: Mapping[str, Any]) -> Variant:
     """A variant from dotted option names and their values."""
     settings: dict[str, Any] = {}
     for name, value in point.items():
-        if name in NOT_VARIED:
-            raise ConfigError(f"{name!r} is not varied like an option: use {NOT_VARIED[name]}")
+        instead = NOT_VARIED.get(name.replace("-", "_"))
+        if instead:
+            raise ConfigError(f"{name!r} is not varied like an option: use {instead}")
         settings = merge(settings, nested(name, value))
     told = " ".join(f"{name.split('.')[-1]}={_told(value)}" for name, value in point.items())
     return Variant(f"{method} {told}".strip(), method, settings)

@@ -37,11 +37,17 @@ from nscl.engines.plan import Plan, Variant, choose_methods, pick_names, variant
 from nscl.methods.registry import METHODS
 from nscl.training.config import ConfigError, Part, merge, nearest, read_toml, validated
 
+ELSEWHERE = {
+    "benchmark": "benchmark, outside of all tables",
+    "method": "options.NAME for its options, or methods and [[variants]]",
+    "seed": "seeds, outside of all tables",
+}
+
 
 class VariantEntry(Part):
     """A further row of the table: a name, a method, and what is special about it."""
 
-    name: str
+    name: str = Field(min_length=1)
     method: str
     settings: dict[str, Any] = Field(default_factory=dict)
 
@@ -93,6 +99,15 @@ class PlanFile(Part):
                 told = f"figures are expected of {name!r}, which is no row of the plan."
                 raise ConfigError(f"{path}: {told}{nearest(name, rows)}")
 
+    def _check_settings(self) -> None:
+        """Refuse what a plan says elsewhere: in a table of settings nothing would read it."""
+        tables = {"settings": self.settings}
+        tables |= {f"overrides.{method}": said for method, said in self.overrides.items()}
+        tables |= {f"variant {entry.name!r}": entry.settings for entry in self.variants}
+        for table, said in tables.items():
+            for name in said.keys() & ELSEWHERE.keys():
+                raise ConfigError(f"{name!r} in {table} has no effect: use {ELSEWHERE[name]}")
+
     def _methods_named(self) -> set[str]:
         listed = pick_names(self.methods) if isinstance(self.methods, str) else self.methods
         methods = METHODS if listed == ["all"] else listed
@@ -108,6 +123,7 @@ class PlanFile(Part):
 
     def plan(self, said: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
         """The runs, and what is worth telling before they start; ``said`` wins over the file."""
+        self._check_settings()
         scenario = merge(self.settings, said).get("data", {}).get("scenario")
         names, unfit = (
             choose_methods(self.methods, self.benchmark, scenario=scenario)

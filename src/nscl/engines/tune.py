@@ -21,7 +21,7 @@ from nscl.errors import NsclError
 from nscl.methods.registry import load_method
 from nscl.training.prepare import build_config
 from nscl.training.presets import default_preset
-from nscl.training.tuned_values import TUNABLE, adopt
+from nscl.training.tuned_values import TUNABLE, adopt, check_adoptable
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,8 @@ class Tuning:
 
     def check_adoptable(self) -> None:
         """A preset has the method's usual options, and a choice for others says nothing there."""
+        config = self.jobs[0].config
+        check_adoptable(config.benchmark, config.preset)
         if self.options:
             raise NsclError(
                 f"--adopt goes without {_typed(self.options)}: presets have {self.method}'s usual "

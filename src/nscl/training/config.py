@@ -245,6 +245,8 @@ def wrong_value(problem: ValidationError) -> str:
 
 
 def _why(error: "ErrorDetails") -> str:
+    if error["type"] == "missing":
+        return "must be said"  # its input is all the rest
     told = error["msg"].removeprefix("Value error, ")
     return f"{told[:1].lower()}{told[1:]}, not {error['input']!r}"
 

@@ -29,16 +29,7 @@ def adopt(
     benchmark: str, preset: str, method: str, *, settings: dict[str, Any], trials: str
 ) -> Path:
     """Make a choice the preset's own; the file is replaced in one rename."""
-    if preset not in TUNABLE:
-        raise NsclError(
-            f"preset {preset!r} is as published and takes no tuned values; "
-            f"adopt for {' or '.join(TUNABLE)}"
-        )
-    if benchmark.startswith(FOLDER_PREFIX):
-        raise NsclError(
-            f"{benchmark} is your own: the package adopts nothing for it; "
-            f"the record {trials} has the choice, for --config"
-        )
+    check_adoptable(benchmark, preset)
     path = FOLDER / f"{slug(benchmark)}.json"
     presets = {name: dict(methods) for name, methods in _read(path).items()}
     methods = presets.setdefault(preset, {})
@@ -48,6 +39,20 @@ def adopt(
     write_json(path, presets)
     _read.cache_clear()
     return path
+
+
+def check_adoptable(benchmark: str, preset: str) -> None:
+    """Say what can be adopted for, before anything is trained."""
+    if preset not in TUNABLE:
+        raise NsclError(
+            f"preset {preset!r} is as published and takes no tuned values; "
+            f"adopt for {' or '.join(TUNABLE)}"
+        )
+    if benchmark.startswith(FOLDER_PREFIX):
+        raise NsclError(
+            f"{benchmark} is your own: the package adopts nothing for it; leave out --adopt, "
+            "the record has the choice, for --config"
+        )
 
 
 @cache
