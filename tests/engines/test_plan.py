@@ -96,6 +96,10 @@ def test_a_narrowed_plan_forgets_overrides_of_rows_left_out_only(plan_file: Path
             rows(names)
     plan_file.write_text(text.replace('["finetune", "adam-nscl"]', '"all"'))
     assert rows("finetune") == [("finetune", None)]
+    with pytest.raises(NsclError, match="Did you mean 'frozen norms'"):
+        rows("frozen norm")
+    with pytest.raises(NsclError, match="say all alone"):
+        rows("all,ewc")
     with pytest.raises(NsclError, match="Did you mean 'finetune'"):
         rows("finetun")
 

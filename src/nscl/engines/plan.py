@@ -118,6 +118,8 @@ def choose_methods(
     if list(names) != ["all"]:
         if not names:
             raise ConfigError("no method is named: say all, or a,b,c")
+        if "all" in names:
+            raise ConfigError("all is every method there is: say all alone, or a,b,c")
         return [method_info(name).name for name in dict.fromkeys(names)], []
     kind = scenario or find_benchmark(benchmark).scenario
     fit = [name for name in METHODS if kind in load_method(name).scenarios]

@@ -26,7 +26,7 @@ Options of the command line make the same object, so there is one way from what 
     acc = 61.2
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +83,7 @@ class PlanFile(Part):
         chosen = pick_names(names, known) if isinstance(names, str) else names
         kept = [entry for entry in self.variants if entry.name in chosen]
         rest = [name for name in chosen if name not in known]
+        _check_rows(rest, known)
         rows = {*rest, *(entry.method for entry in kept)}
         # Of a row that is left out they are no mistake; of a row that never was they still are.
         left_out = self._methods_named() - rows
@@ -147,6 +148,14 @@ class PlanFile(Part):
         for entry in self.variants:
             mine = merge(merge(self.overrides.get(entry.method, {}), entry.settings), said)
             yield Variant(entry.name, entry.method, mine, named=True)
+
+
+def _check_rows(names: Sequence[str], variants: Sequence[str]) -> None:
+    """Refuse what is neither a method nor a variant: a variant may have been misspelled."""
+    for name in names:
+        if variants and name not in METHODS and name != "all" and ":" not in name:
+            near = nearest(name, [*variants, *METHODS])
+            raise ConfigError(f"there is no method and no variant {name!r}.{near}")
 
 
 def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
