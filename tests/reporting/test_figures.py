@@ -248,6 +248,20 @@ def test_open_markers_keep_old_data(make: Callable[[Section], Figure], tmp_path:
     assert (ewc, gem) == (some_inks(1)[0].colour, "white")
 
 
+def test_losses_of_old_tasks_have_one_scale_and_plain_numbers(tmp_path: Path) -> None:
+    make_run(tmp_path, "ewc", tracked=2)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        figure = old_losses(section)
+        figure.canvas.draw()
+    first, second = figure.axes
+    assert first.get_ylim() == second.get_ylim()
+    low, high = first.get_ylim()
+    told = [text.get_text() for text in first.get_yticklabels() if text.get_text()]
+    shown = [text for text in told if low <= float(text) <= high]  # no 2 × 10⁰ among them
+    assert len(shown) >= 2
+
+
 @pytest.mark.parametrize(("stores", "told"), [("data", True), ("parameters", False)])
 def test_open_markers_are_explained_where_there_are_any(
     stores: str, told: bool, tmp_path: Path

@@ -1,10 +1,12 @@
 """ACC and BWT against a swept option, and losses of old tasks while later ones are learned."""
 
 import math
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from nscl.reporting import views
 from nscl.reporting.errors import MissingDataError
@@ -80,14 +82,27 @@ def old_losses(section: Section) -> Figure:
         for ink, label, losses in found:
             if task < len(losses.curves):
                 _loss_curve(ax, losses, task, ink, label)
-        ax.set_yscale("log")
         ax.set_title(f"task {task + 1}", loc="left")
         ax.set_xlabel("task being learned")
         task_places(ax, begun)
+    _loss_scale(axes, [losses for _, _, losses in found])
     for ax in axes[::columns]:
         ax.set_ylabel("training loss")
     legend(figure, axes[0])
     return figure
+
+
+def _loss_scale(axes: Sequence[Axes], found: Iterable[views.OldLosses]) -> None:
+    """One logarithmic scale for all panels, with numbers as one writes them: 1.5, not 1.5 × 10⁰."""
+    values = [loss for losses in found for curve in losses.curves for loss in curve if loss]
+    low, high = min(values) / 1.1, max(values) * 1.1
+    within = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 10 * low else (1.0, 3.0)
+    for ax in axes:
+        ax.set_yscale("log")
+        ax.set_ylim(low, high)
+        ax.yaxis.set_major_locator(LogLocator(subs=within))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_locator(NullLocator())
 
 
 def task_places(ax: Axes, tasks: int) -> None:
@@ -105,4 +120,4 @@ def task_places(ax: Axes, tasks: int) -> None:
 def _loss_curve(ax: Axes, losses: views.OldLosses, task: int, ink: Ink, label: str) -> None:
     points = [(x, v) for x, v in zip(losses.places, losses.curves[task], strict=True) if v]
     every = max(1, len(points) // 8)
-    ax.plot(*zip(*points, strict=True), label=label, markevery=every, **ink.line)
+    ax.plot(*zip(*points, strict=True), label=label, markevery=every, clip_on=False, **ink.line)
