@@ -96,7 +96,8 @@ def _loss_scale(axes: Sequence[Axes], found: Iterable[views.OldLosses]) -> None:
     """One logarithmic scale for all panels, with numbers as one writes them: 1.5, not 1.5 × 10⁰."""
     values = [loss for losses in found for curve in losses.curves for loss in curve if loss]
     low, high = min(values) / 1.1, max(values) * 1.1
-    within = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 10 * low else (1.0, 3.0)
+    steps = {1: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 2: (1.0, 3.0), 3: (1.0, 3.0)}  # by decades
+    within = steps.get(math.ceil(math.log10(high / low)), (1.0,))
     for ax in axes:
         ax.set_yscale("log")
         ax.set_ylim(low, high)
