@@ -234,6 +234,7 @@ def test_what_ray_queues_is_not_told_to_run(cluster: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own, of other packages
 def test_the_command_line_reaches_a_cluster_by_a_ray_address(
     cluster: Any, client_port: int, tmp_path: Path
 ) -> None:
