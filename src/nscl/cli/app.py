@@ -44,6 +44,8 @@ def call(argv: Sequence[str]) -> int:
         version=f"nscl {__version__}",
         help="Train a network on something new, without forgetting the old.",
     )
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # package.module:Class of the folder one works in
     for name, text in COMMANDS.items():
         app.command(f"nscl.cli.{name}_command:{name}", name=name, help=text)
     try:

@@ -1,6 +1,5 @@
 """``nscl compare``: many methods on one benchmark, over seeds, side by side."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +50,6 @@ def compare(
     json
         Print one JSON object per line.
     """
-    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.cli.many import Request, run_plan
 
     asked = methods if methods is not None or plan is not None else "all"

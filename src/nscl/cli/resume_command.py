@@ -1,6 +1,5 @@
 """``nscl resume``: continue a run from its folder alone."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,6 @@ def resume(
     json
         Print one JSON object per line.
     """
-    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.results import RunDirectory
     from nscl.training.config import RunConfig, merge, validated
     from nscl.training.display import choose_display

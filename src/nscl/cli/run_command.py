@@ -1,6 +1,5 @@
 """``nscl run``: train a stream of tasks."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +32,6 @@ def run(
     json
         Print one JSON object per line.
     """
-    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.training.display import choose_display
     from nscl.training.experiment import run as run_experiment
     from nscl.training.prepare import build_config

@@ -1,6 +1,5 @@
 """``nscl sweep``: one method, any options over a grid of values, over seeds."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,7 +56,6 @@ def sweep(
     json
         Print one JSON object per line.
     """
-    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.cli.many import Request, run_plan
     from nscl.engines.plan import parse_axes
     from nscl.errors import NsclError

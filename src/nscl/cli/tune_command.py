@@ -1,7 +1,6 @@
 """``nscl tune``: choose the strength of methods on other classes than those reported."""
 
 import json as jsonlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +65,6 @@ def tune(
     json
         Print one JSON object per line.
     """
-    sys.path.insert(0, "")  # package.module:Class of the folder one works in
     from nscl.cli.many import complain, crowded, open_engine, sharing
     from nscl.engines.board import choose_board
     from nscl.engines.execute import execute
