@@ -1,5 +1,6 @@
 """Nothing in a figure is cut off or too small to read, however long names and streams are."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -260,6 +261,18 @@ def test_losses_of_old_tasks_have_one_scale_and_plain_numbers(tmp_path: Path) ->
     told = [text.get_text() for text in first.get_yticklabels() if text.get_text()]
     shown = [text for text in told if low <= float(text) <= high]  # no 2 × 10⁰ among them
     assert len(shown) >= 2
+
+
+def test_losses_of_exactly_zero_are_drawn_too(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "ewc", tracked=2)
+    lines = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
+    for record in lines:
+        if "old_losses" in record:
+            record["old_losses"] = [0.0] * len(record["old_losses"])
+    run.metrics_path.write_text("".join(json.dumps(record) + "\n" for record in lines))
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        assert laid_out(old_losses(section)).axes[0].get_title(loc="left") == "task 1"
 
 
 @pytest.mark.parametrize(("stores", "told"), [("data", True), ("parameters", False)])

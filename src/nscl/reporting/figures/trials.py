@@ -95,6 +95,8 @@ def old_losses(section: Section) -> Figure:
 def _loss_scale(axes: Sequence[Axes], found: Iterable[views.OldLosses]) -> None:
     """One logarithmic scale for all panels, with numbers as one writes them: 1.5, not 1.5 × 10⁰."""
     values = [loss for losses in found for curve in losses.curves for loss in curve if loss]
+    if not values:
+        return  # a logarithm has no place for losses of exactly zero
     low, high = min(values) / 1.1, max(values) * 1.1
     steps = {1: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 2: (1.0, 3.0), 3: (1.0, 3.0)}  # by decades
     within = steps.get(math.ceil(math.log10(high / low)), (1.0,))
