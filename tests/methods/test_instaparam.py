@@ -137,7 +137,7 @@ def test_regimes_and_pre_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "steps"),
     [
-        ({"regime": "online"}, 29),
+        pytest.param({"regime": "online"}, 29, marks=pytest.mark.slow),
         ({"pretrain_epochs": 1}, 2 + 2 * 9),
         ({"estimator": "gumbel"}, 2 * 9),
     ],

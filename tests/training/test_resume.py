@@ -13,6 +13,7 @@ import pytest
 from nscl.methods import METHODS
 from nscl.results import FormatError, RunDirectory, RunLockedError
 from nscl.training.experiment import run
+from nscl.training.prepare import build_config
 from tests.runs import nscl, small
 
 COMMAND = ("run", "split-digits-5", "--data.first", "3", "--optim.epochs", "4", "--threads", "1",
@@ -36,7 +37,11 @@ def epochs(folder: Path) -> list[dict[str, Any]]:
     return records
 
 
-@pytest.mark.parametrize("method", METHODS)
+# Its steps take ten times as long as those of others; test_instaparam stops it in every phase.
+SLOW = {"instaparam": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("method", [pytest.param(m, marks=SLOW.get(m, ())) for m in METHODS])
 def test_every_method_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
     """In-process: stop after each epoch in turn, as a kill between two epochs would."""
     whole = run(small(method, tmp_path / "whole"))
@@ -68,7 +73,9 @@ def test_every_method_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
-    finish(nscl(*COMMAND, "--quiet", cwd=folder))
+    optim = {"epochs": 4, "batch_size": 8}
+    said = {"data": {"first": 3}, "optim": optim, "threads": 1, "out": folder / "runs"}
+    run(build_config("split-digits-5", said))  # what COMMAND says
     return folder
 
 
