@@ -99,6 +99,10 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
     "transposed": lambda weight: weight.t(),
     "flat": lambda weight: weight.view(-1),
     "a view of a view": lambda weight: weight.t()[:, :].mT,
+    "detached": lambda weight: weight.detach(),
+    "data": lambda weight: weight.data.t(),
+    "a parameter that no module has": lambda weight: nn.Parameter(weight.data).view(-1),
+    "from numpy": lambda weight: torch.from_numpy(weight.detach().numpy()),
 }
 
 
@@ -107,6 +111,47 @@ def test_a_view_made_before_the_pass_is_a_use_of_its_weight(view: Any) -> None:
     model = TiedByAView(view)
     with pytest.raises(UnsupportedError, match=r"'encode.weight' is used by .* outside of its own"):
         nscl.Memory(model).remember([torch.randn(3, 8)])
+
+
+def test_a_list_of_detached_weights_is_one_too() -> None:
+    model = TiedByAView(lambda weight: weight.detach().clone())
+    nscl.Memory(model).remember([torch.randn(3, 8)])
+    hidden = [model.encode.weight.detach()]
+    memory = nscl.Memory(model)
+    with pytest.raises(UnsupportedError, match=r"'encode.weight' is used by .*'linear'"):
+        memory.remember(
+            [torch.randn(3, 8)], forward=lambda m, x: m(F.linear(x, hidden[0]) @ hidden[0])
+        )
+    assert memory.tasks == 0
+
+
+def test_neighbours_in_a_flat_buffer_are_no_aliases() -> None:
+    model = TiedByAView(lambda weight: weight.detach().clone())
+    flat = torch.randn(48 + 48)
+    model.encode.weight.data, model.tied = flat[:48].view(6, 8), flat[48:]
+    assert nscl.Memory(model).remember([torch.randn(3, 8)]).tasks == 1
+    model.tied = flat[47:95]
+    with pytest.raises(UnsupportedError, match=r"'encode.weight' is used by"):
+        nscl.Memory(model).remember([torch.randn(3, 8)])
+
+
+class OwnAlias(nn.Module):
+    """Multiplies by an alias of its own weight, row by row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 4))
+        self.fixed = self.weight.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.vmap(lambda row: self.fixed @ row)(x)
+
+
+nscl.register_layer(OwnAlias)(lambda module, x: x)
+
+
+def test_a_layer_may_use_aliases_of_its_own_weight_in_vmap_too() -> None:
+    assert nscl.Memory(nn.Sequential(OwnAlias())).remember([torch.randn(3, 4)]).tasks == 1
 
 
 class FunctionalNorm(nn.Module):

@@ -28,7 +28,7 @@ def observing(found: Inventory, sink: Sink, *, norms: bool = False) -> Iterator[
     """
     protected = {name for block in found.blocks.values() for name in block.parameters}
     protected |= found.norm_parameters().keys() if norms else set()
-    witness = Witness(found.names, protected)
+    witness = Witness(found.parameters, protected)
     with ExitStack() as stack:
         for module in found.uses:
             leave = _leave(witness, module, found, sink)

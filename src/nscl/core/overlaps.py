@@ -1,13 +1,15 @@
-"""Two parameters in one storage: a tying that an optimizer, and so a projection, cannot see."""
+"""Tensors in one storage: a tying that an optimizer, and so a projection, cannot see."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nscl.core.shards import local
 from nscl.errors import UnsupportedError
+
+Address = tuple[torch.device, int]
 
 
 def reject_overlaps(parameters: Mapping[str, Tensor], excluded: Set[str]) -> None:
@@ -17,14 +19,12 @@ def reject_overlaps(parameters: Mapping[str, Tensor], excluded: Set[str]) -> Non
     by its own inputs, and moved by the other's updates. Parameters side by side in one flat buffer
     are fine.
     """
-    in_storage: dict[tuple[torch.device, int], list[_Place]] = {}
+    in_storage: dict[Address, list[_Place]] = {}
     for name, parameter in parameters.items():
         here = local(parameter.detach())
-        if type(here) is Tensor and here.layout == torch.strided and here.numel():
-            address = here.untyped_storage().data_ptr()
-            if address:
-                place = _Place(name, here, parameter.requires_grad, name in excluded)
-                in_storage.setdefault((here.device, address), []).append(place)
+        if address := _address(here):
+            place = _Place(name, here, parameter.requires_grad, name in excluded)
+            in_storage.setdefault(address, []).append(place)
     for places in in_storage.values():
         for one, other in _meeting(places):
             moves = one.moves or other.moves
@@ -38,31 +38,64 @@ def reject_overlaps(parameters: Mapping[str, Tensor], excluded: Set[str]) -> Non
                 )
 
 
+class Aliases:
+    """Knows in which parameters' memory a tensor lies: ``weight.detach()`` is no view of it.
+
+    FSDP2 itself gathers its parameters from the memory of their parts in each pass, which is no use
+    of a weight; and a model cannot have kept a part of what was sharded after it was made.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        self._parameters: dict[Address, list[tuple[str, Tensor]]] = {}
+        for name, parameter in parameters.items():
+            if address := _address(parameter.detach()):  # none of a parameter in parts
+                self._parameters.setdefault(address, []).append((name, parameter))
+
+    def of(self, tensor: Tensor) -> Iterator[str]:
+        """Names of the parameters that a tensor shares elements with."""
+        address = _address(tensor)
+        for name, parameter in self._parameters.get(address, ()) if address else ():
+            here = parameter.detach()
+            # A model may have given the parameter other memory since.
+            if _address(here) == address and _spans_meet(here, tensor) and _overlap(here, tensor):
+                yield name
+
+
+def _address(tensor: Tensor) -> Address | None:
+    """Where a tensor's storage is; None if it has none that elements could be compared in."""
+    if type(tensor) not in (Tensor, nn.Parameter) or tensor.layout != torch.strided:
+        return None
+    try:
+        address = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
+    except (RuntimeError, NotImplementedError):  # a tensor inside of vmap or grad
+        return None
+    return (tensor.device, address) if address else None
+
+
 @dataclass(frozen=True)
 class _Place:
-    """A parameter and the bytes of its storage that it spans."""
+    """A parameter in its storage."""
 
     name: str
     tensor: Tensor
     moves: bool
     is_excluded: bool
 
-    @property
-    def bytes(self) -> tuple[int, int]:
-        size = self.tensor.element_size()
-        start, stop = _range(self.tensor)
-        return start * size, stop * size
-
 
 def _meeting(places: Sequence[_Place]) -> Iterator[tuple[_Place, _Place]]:
     """Pairs that span common bytes. Sorted, so that a flat buffer of many costs no square of it."""
-    spans = sorted(((*place.bytes, i) for i, place in enumerate(places)))
+    spans = sorted(((*_bytes(place.tensor), i) for i, place in enumerate(places)))
     reaching: list[tuple[int, int, int]] = []
     for start, stop, i in spans:
         reaching = [span for span in reaching if span[1] > start]
         for _, _, j in reaching:
             yield places[min(i, j)], places[max(i, j)]
         reaching.append((start, stop, i))
+
+
+def _spans_meet(one: Tensor, other: Tensor) -> bool:
+    (a, b), (c, d) = _bytes(one), _bytes(other)
+    return a < d and c < b
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:
@@ -75,6 +108,13 @@ def _overlap(one: Tensor, other: Tensor) -> bool:
     marks = torch.zeros(max(b, d) - start, dtype=torch.bool, device="cpu")
     marks.as_strided(one.shape, one.stride(), a - start).fill_(True)
     return bool(marks.as_strided(other.shape, other.stride(), c - start).any())
+
+
+def _bytes(tensor: Tensor) -> tuple[int, int]:
+    """First and last byte of its storage that a tensor spans, the last one excluded."""
+    size = tensor.element_size()
+    start, stop = _range(tensor)
+    return start * size, stop * size
 
 
 def _range(tensor: Tensor) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from nscl.core.blocks import Block
+from nscl.core.overlaps import Aliases
 from nscl.errors import UnsupportedError
 
 # Looking at a weight is not using it.
@@ -31,9 +32,10 @@ _OF_THE_FIRST = {"to", "type_as"}
 class Witness(TorchFunctionMode):
     """Knows which module is running, and notes weights used outside of their own module."""
 
-    def __init__(self, names: Mapping[int, str], protected: Set[str]) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor], protected: Set[str]) -> None:
         super().__init__()
-        self.names, self.protected = names, protected
+        self.names, self.protected = {id(p): name for name, p in parameters.items()}, protected
+        self.aliases = Aliases(parameters)
         self.running: list[frozenset[str]] = []  # what belongs to the modules under way
         self.blind = False
         self.strangers: dict[str, str] = {}
@@ -67,13 +69,13 @@ class Witness(TorchFunctionMode):
     def _parameters(self, values: Iterable[Any]) -> Iterator[str]:
         """Names of all parameters among arguments, also inside lists (``torch.cat([...])``).
 
-        A view that was made before the pass (``self.tied = self.encode.weight.t()``) is one, too.
+        A view that was made before the pass (``self.tied = self.encode.weight.t()``) is one, too,
+        and so is a detached one, which knows nothing of its parameter.
         """
         for value in values:
             if isinstance(value, Tensor):
-                for tensor in (value, value._base):
-                    if id(tensor) in self.names:
-                        yield self.names[id(tensor)]
+                known = [t for t in (value, value._base) if id(t) in self.names]
+                yield from (self.names[id(t)] for t in known) if known else self.aliases.of(value)
             elif isinstance(value, list | tuple):
                 yield from self._parameters(value)
 
