@@ -94,16 +94,32 @@ def test_long_legends_leave_the_axes_their_room(
 
 
 def test_titles_of_panels_do_not_overlap(ablated: Section) -> None:
+    count = 0
+    for page in range(2):
+        with styled():
+            figure = laid_out(accuracy_matrix(ablated, page))
+            titled = [ax for ax in figure.axes if ax.get_title("left")]
+            boxes = [ax._left_title.get_window_extent() for ax in titled]  # type: ignore[attr-defined]
+        count += len(titled)
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert count == 26
+
+
+def test_accuracy_matrices_of_many_series_share_a_scale_and_fill_pages(ablated: Section) -> None:
+    drawn = dict(plans(ablated, {"sweep"}))
     with styled():
-        figure = laid_out(accuracy_matrix(ablated))
-        titles = [ax.get_title("left") for ax in figure.axes if ax.get_title("left")]
-        boxes = [
-            ax._left_title.get_window_extent()  # type: ignore[attr-defined]
-            for ax in figure.axes
-            if ax.get_title("left")
-        ]
-    assert len(titles) == 26
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+        pages = [drawn["accuracy-matrix"](), drawn["accuracy-matrix-2"]()]
+    assert "accuracy-matrix-3" not in drawn
+    assert len({page.axes[0].images[0].get_clim() for page in pages}) == 1
+    titles = [t for page in pages for ax in page.axes if (t := ax.get_title("left"))]
+    assert len(titles) == len(ablated.shown)
+
+
+def test_no_figure_is_taller_than_a_page(ablated: Section, crowded: Section) -> None:
+    with styled():
+        for section in (ablated, crowded):
+            for name, make in plans(section, {"sweep", "old-losses"}):
+                assert make().get_figheight() <= 9.5, name
 
 
 def test_a_legend_of_too_many_says_how_many_more() -> None:
@@ -123,7 +139,8 @@ def test_unfinished_runs_are_marked(ablated: Section) -> None:
         figures = [make(ablated) for make in (acc_after_task, task_accuracy, step_time)]
         (title,) = [
             title
-            for ax in accuracy_matrix(ablated).axes
+            for page in range(2)
+            for ax in accuracy_matrix(ablated, page).axes
             if "unfinished" in (title := ax.get_title("left"))
         ]
     for figure in figures:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from nscl.reporting import views
 from nscl.reporting.errors import MissingDataError
 from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
-from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.matrices import accuracy_matrix, layer_map, matrix_pages
 from nscl.reporting.figures.spectrum import singular_values
 from nscl.reporting.figures.style import laid_out, styled
 from nscl.reporting.figures.trials import old_losses, sweep
@@ -21,7 +21,6 @@ MOST_SPECTRA = 6  # series of a section of which spectra are drawn
 
 Plan = tuple[str, Callable[[], Figure]]
 _OF_A_SECTION: dict[str, Callable[[Section], Figure]] = {
-    "accuracy-matrix": accuracy_matrix,
     "acc-after-task": acc_after_task,
     "task-accuracy": task_accuracy,
     "acc-bwt": acc_bwt,
@@ -45,6 +44,9 @@ def draw(section: Section) -> Iterator[tuple[str, Figure] | LeftOut]:
 
 def plans(section: Section, missing: set[str]) -> Iterator[Plan]:
     """Names of all figures that are not ``missing``, and how each is drawn."""
+    for page in range(matrix_pages(section) if "accuracy-matrix" not in missing else 0):
+        tail = f"-{page + 1}" if page else ""
+        yield f"accuracy-matrix{tail}", partial(accuracy_matrix, section, page)
     for name, make in _OF_A_SECTION.items():
         if name not in missing:
             yield name, partial(make, section)

@@ -19,38 +19,52 @@ from nscl.reporting.series import Section, Series
 from nscl.reporting.spectral import Array, layer_names, short_names, spectra, table
 
 MAP = "cividis"  # the same to colour-blind eyes, and rises evenly in grey
+MOST_MATRICES = 20  # in one figure: five rows of four
 MOST_NUMBERS, MOST_WIDE_NUMBERS = 7, 12  # tasks up to which the cells have room for numbers
 
 
-def accuracy_matrix(section: Section) -> Figure:
-    """A lower triangle per series, all on one scale."""
-    shown = section.shown
-    if not shown:
+def accuracy_matrix(section: Section, page: int = 0) -> Figure:
+    """A lower triangle per series, all on one scale, on as many pages as they need."""
+    if not section.shown:
         raise MissingDataError("no task is finished")
+    everything = [views.mean_matrix(series) for series in section.shown]
+    size = max(map(len, everything))  # of all: cells of one size, tasks at one place
+    part = slice(page * MOST_MATRICES, (page + 1) * MOST_MATRICES)
+    shown, scale = section.shown[part], _scale(everything)
     columns = columns_for(len(shown))
     height = {1: 2.9, 2: 2.9, 3: 2.15}.get(columns, 1.8)
     figure, axes = panels(len(shown), columns=columns, height=height)
-    matrices = [views.mean_matrix(series) for series in shown]
-    values = [value for rows in matrices for row in rows for value in row]
-    low, high = math.floor(min(values)), max(math.ceil(max(values)), math.floor(min(values)) + 1)
-    image, size = None, max(map(len, matrices))  # of all: cells of one size, tasks at one place
-    for ax, series, rows in zip(axes, shown, matrices, strict=True):
-        grid = np.full((size, size), np.nan)
-        for i, row in enumerate(rows):
-            grid[i, : len(row)] = row
-        image = _image(ax, grid, Normalize(low, high))
-        if size <= MOST_NUMBERS:
-            _numbers(ax, image, grid, digits=0)
-        _task_ticks(ax, size)
+    for ax, series, rows in zip(axes, shown, everything[part], strict=True):
+        _triangle(ax, rows, size, scale)
         ax.set_title(fitted(series.marked, panel_room(columns, beside=0.6)), loc="left")
     for i, ax in enumerate(axes):
         ax.set_xlabel("accuracy on task" if i + columns >= len(axes) else "")
         ax.set_ylabel("after task" if i % columns == 0 else "")
-    if image is not None:
-        bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=30, pad=0.02)
-        bar.set_label("accuracy (%)")
-        bar.outline.set_visible(False)
+    bar = figure.colorbar(axes[0].images[0], ax=axes, shrink=0.8, aspect=30, pad=0.02)
+    bar.set_label("accuracy (%)")
+    bar.outline.set_visible(False)
     return figure
+
+
+def matrix_pages(section: Section) -> int:
+    """How many figures the accuracy matrices of a section make, none of them taller than a page."""
+    return math.ceil(len(section.shown) / MOST_MATRICES)
+
+
+def _scale(matrices: list[list[list[float]]]) -> Normalize:
+    values = [value for rows in matrices for row in rows for value in row]
+    low = math.floor(min(values))
+    return Normalize(low, max(math.ceil(max(values)), low + 1))
+
+
+def _triangle(ax: Axes, rows: list[list[float]], size: int, scale: Normalize) -> None:
+    grid = np.full((size, size), np.nan)
+    for i, row in enumerate(rows):
+        grid[i, : len(row)] = row
+    image = _image(ax, grid, scale)
+    if size <= MOST_NUMBERS:
+        _numbers(ax, image, grid, digits=0)
+    _task_ticks(ax, size)
 
 
 def layer_map(series: Series, what: str) -> Figure:

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 
 from nscl.reporting.figures.style import FREED, HELD, panels
 from nscl.reporting.figures.texts import fitted, plain
@@ -22,7 +23,7 @@ def singular_values(series: Series) -> Figure:
     shown = short_names(names)
     layers = evenly(len(names), MOST_LAYERS)
     columns = [[*tasks][i] for i in evenly(len(tasks), MOST_TASKS)]
-    figure, axes = panels(len(layers) * len(columns), columns=len(columns), height=1.7)
+    figure, axes = panels(len(layers) * len(columns), columns=len(columns), height=1.5)
     for place, ax in enumerate(axes):
         layer, task = layers[place // len(columns)], columns[place % len(columns)]
         spectrum = tasks[task].get(names[layer])
@@ -52,6 +53,7 @@ def _panel(ax: Axes, spectrum: Spectrum, layer: str, task: int) -> None:
         edgecolor=FREED, hatch="////", linewidth=0,
     )  # fmt: skip
     ax.set_yscale("log")
+    ax.yaxis.set_minor_locator(NullLocator())  # half of the time to draw it, for hardly a mark
     ax.set_ylim(values.min() * 0.3, top * 4)
     ax.set_title(f"{layer}\nafter task {task}: R = {spectrum.share:.2g}", loc="left", fontsize=7.5)
     ax.text(
