@@ -276,6 +276,9 @@ def test_tune_takes_the_best_keeps_the_record_and_adopts(
         (("report", "runs", "--method.a", "10"), "report takes no --method.a: options of"),
         (("compare", "split-digits-5", "--seeds", "none"), "--seeds is a number"),
         (("compare", "split-digits-5", "--jobs", "0"), "from 1 on"),
+        (("compare", "split-digits-5", "--jobs", "2.5"), "--jobs: input should be a whole number"),
+        (("compare", "split-digits-5", "--model.name", "mpl"), "did you mean 'mlp'?"),
+        (("compare", "split-digits-5", "--model.name", "none:net"), "cannot import 'none'"),
         (("compare", "split-digits-5", "--address", "ray://x:1"), "add --engine ray"),
         (("compare", "--plan", "nowhere.toml"), "there is no file nowhere.toml"),
         (("compare", "--plan", "."), ". is a folder: name the TOML file"),
@@ -289,6 +292,7 @@ def test_tune_takes_the_best_keeps_the_record_and_adopts(
         (("tune", "finetune", "split-digits-5"), "there is nothing to tune"),
         (("tune", "gpmm", "split-digits-5"), "Did you mean 'gpm'?"),
         (("tune", "gpm", "split-digits-5", "--trials", "0"), "at least one"),
+        (("tune", "gpm", "split-digits-5", "--trials", "1.5"), "a whole number, not '1.5'"),
         (("tune", "gpm", "split-digits-5", "--data.order", "natural"), "--data.order-seed"),
         (
             ("tune", "adam-nscl", "split-digits-5", "--method.rule", "tolerance"),

@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nscl.cli.many import NOTHING_SAID, EngineName, Settings
+from nscl.cli.whole import MaybeWhole
 
 
 def compare(
@@ -15,7 +16,7 @@ def compare(
     methods: str | None = None,
     seeds: str | None = None,
     plan: Path | None = None,
-    jobs: int | None = None,
+    jobs: MaybeWhole = None,
     engine: EngineName = "local",
     address: str | None = None,
     out: Path | None = None,

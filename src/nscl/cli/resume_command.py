@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nscl.cli.whole import MaybeWhole
 from nscl.errors import NsclError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def resume(
     *,
     data_dir: Path | None = None,
     device: str | None = None,
-    threads: int | None = None,
+    threads: MaybeWhole = None,
     quiet: bool = False,
     json: bool = False,
 ) -> int:

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from nscl.cli.many import NOTHING_SAID, EngineName, Settings
+from nscl.cli.whole import MaybeWhole, Whole
 
 if TYPE_CHECKING:
     from nscl.engines.tuned_file import Tuned
@@ -18,10 +19,10 @@ def tune(
     benchmark: str,
     /,
     *,
-    trials: int = 3,
+    trials: Whole = 3,
     adopt: bool = False,
     force: bool = False,
-    jobs: int | None = None,
+    jobs: MaybeWhole = None,
     engine: EngineName = "local",
     address: str | None = None,
     out: Path = Path("experiments/tuned"),

@@ -5,10 +5,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from nscl.cli.whole import Whole
+
 LOOK_EVERY = 0.2  # seconds
 
 
-def watch(*runs: Path, port: int = 0) -> int:
+def watch(*runs: Path, port: Whole = 0) -> int:
     """Serve the live report of runs on 127.0.0.1 until Ctrl-C; the page reloads itself.
 
     Parameters

@@ -101,6 +101,14 @@ def build_backbone(
     return backbone, measured_features(backbone, image_shape, name=name)
 
 
+def check_model(name: str) -> None:
+    """Raise what building a model of this name would, before anything else is done.
+
+    >>> check_model("resnet18")
+    """
+    load_factory(_factory_path(name))
+
+
 def _factory_path(name: str) -> str:
     if ":" in name:
         return name

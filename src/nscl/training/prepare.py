@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nscl.methods.registry import load_method
+from nscl.models.registry import check_model
 from nscl.training.config import ConfigError, RunConfig, merge, read_toml, validated
 from nscl.training.presets import PRESETS, default_preset, preset
 
@@ -29,6 +30,7 @@ def build_config(benchmark: str, said: Mapping[str, Any], *, file: Path | None =
         usual["model"].pop("width", None)  # the width of another network means nothing here
     config = complete(RunConfig.build(benchmark, usual, spoken, {"preset": name}))
     _check_read(config, usual.get("options", {}), spoken.get("options", {}))
+    check_model(config.model.name)
     return config
 
 
