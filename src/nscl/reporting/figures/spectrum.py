@@ -53,7 +53,7 @@ def _panel(ax: Axes, spectrum: Spectrum, layer: str, task: int) -> None:
         edgecolor=FREED, hatch="////", linewidth=0,
     )  # fmt: skip
     ax.set_yscale("log")
-    ax.yaxis.set_minor_locator(NullLocator())  # half of the time to draw it, for hardly a mark
+    ax.yaxis.set_minor_locator(NullLocator())  # two fifths of the drawing time, for hardly a mark
     ax.set_ylim(values.min() * 0.3, top * 4)
     ax.set_title(f"{layer}\nafter task {task}: R = {spectrum.share:.2g}", loc="left", fontsize=7.5)
     ax.text(
