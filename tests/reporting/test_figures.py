@@ -122,6 +122,19 @@ def test_no_figure_is_taller_than_a_page(ablated: Section, crowded: Section) -> 
                 assert make().get_figheight() <= 9.5, name
 
 
+def test_names_of_sixty_layers_fit_a_page_and_do_not_overlap(tmp_path: Path) -> None:
+    layers = {f"layer{i // 10}.{i % 10}.conv": 5 for i in range(60)}
+    make_run(tmp_path, "adam-nscl", layers=layers)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        figure = laid_out(layer_map(section.series[0], "free"))
+        names = figure.axes[0].get_yticklabels()
+        boxes = [text.get_window_extent() for text in names]
+    assert len(boxes) == 60
+    assert figure.get_figheight() <= 9.5
+    assert not any(below.overlaps(above) for above, below in pairwise(boxes))
+
+
 def test_a_legend_of_too_many_says_how_many_more() -> None:
     with styled():
         figure = Figure(figsize=(7, 3), layout="constrained")

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from nscl.cli.many import NOTHING_SAID, EngineName, Settings
-from nscl.cli.whole import MaybeWhole
+from nscl.cli.whole import Whole
 
 
 def compare(
@@ -16,7 +16,7 @@ def compare(
     methods: str | None = None,
     seeds: str | None = None,
     plan: Path | None = None,
-    jobs: MaybeWhole = None,
+    jobs: Whole | None = None,
     engine: EngineName = "local",
     address: str | None = None,
     out: Path | None = None,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nscl.cli.whole import MaybeWhole
+from nscl.cli.whole import Whole
 from nscl.errors import NsclError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def resume(
     *,
     data_dir: Path | None = None,
     device: str | None = None,
-    threads: MaybeWhole = None,
+    threads: Whole | None = None,
     quiet: bool = False,
     json: bool = False,
 ) -> int:

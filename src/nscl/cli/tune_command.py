@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from nscl.cli.many import NOTHING_SAID, EngineName, Settings
-from nscl.cli.whole import MaybeWhole, Whole
+from nscl.cli.whole import Whole
 
 if TYPE_CHECKING:
     from nscl.engines.tuned_file import Tuned
@@ -22,7 +22,7 @@ def tune(
     trials: Whole = 3,
     adopt: bool = False,
     force: bool = False,
-    jobs: MaybeWhole = None,
+    jobs: Whole | None = None,
     engine: EngineName = "local",
     address: str | None = None,
     out: Path = Path("experiments/tuned"),

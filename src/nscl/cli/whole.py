@@ -16,4 +16,3 @@ def whole_number(kind: Any, tokens: Sequence[Token]) -> int:
 
 
 Whole = Annotated[int, Parameter(converter=whole_number)]
-MaybeWhole = Annotated[int | None, Parameter(converter=whole_number)]

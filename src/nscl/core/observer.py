@@ -11,6 +11,7 @@ from nscl.core.batches import describe
 from nscl.core.blocks import Block
 from nscl.core.inventory import Inventory
 from nscl.core.layers import Call, LayerType, layer_type_of
+from nscl.core.overlaps import Aliases
 from nscl.core.patched import computes_as_its_type, is_patched
 from nscl.core.precision import full_precision
 from nscl.core.running import Observation
@@ -28,7 +29,7 @@ def observing(found: Inventory, sink: Sink, *, norms: bool = False) -> Iterator[
     """
     protected = {name for block in found.blocks.values() for name in block.parameters}
     protected |= found.norm_parameters().keys() if norms else set()
-    witness = Witness(found.parameters, protected)
+    witness = Witness(found.names, Aliases(found.parameters), protected)
     with ExitStack() as stack:
         for module in found.uses:
             leave = _leave(witness, module, found, sink)

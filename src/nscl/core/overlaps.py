@@ -41,14 +41,14 @@ def reject_overlaps(parameters: Mapping[str, Tensor], excluded: Set[str]) -> Non
 class Aliases:
     """Knows in which parameters' memory a tensor lies: ``weight.detach()`` is no view of it.
 
-    FSDP2 itself gathers its parameters from the memory of their parts in each pass, which is no use
-    of a weight; and a model cannot have kept a part of what was sharded after it was made.
+    Parameters of FSDP2 are left out: it gathers them from that memory itself, in every pass, which
+    is no use of a weight.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         self._parameters: dict[Address, list[tuple[str, Tensor]]] = {}
         for name, parameter in parameters.items():
-            if address := _address(parameter.detach()):  # none of a parameter in parts
+            if address := _address(parameter.detach()):  # FSDP2's have none
                 self._parameters.setdefault(address, []).append((name, parameter))
 
     def of(self, tensor: Tensor) -> Iterator[str]:

@@ -32,10 +32,9 @@ _OF_THE_FIRST = {"to", "type_as"}
 class Witness(TorchFunctionMode):
     """Knows which module is running, and notes weights used outside of their own module."""
 
-    def __init__(self, parameters: Mapping[str, Tensor], protected: Set[str]) -> None:
+    def __init__(self, names: Mapping[int, str], aliases: Aliases, protected: Set[str]) -> None:
         super().__init__()
-        self.names, self.protected = {id(p): name for name, p in parameters.items()}, protected
-        self.aliases = Aliases(parameters)
+        self.names, self.aliases, self.protected = names, aliases, protected
         self.running: list[frozenset[str]] = []  # what belongs to the modules under way
         self.blind = False
         self.strangers: dict[str, str] = {}

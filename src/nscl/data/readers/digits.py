@@ -8,11 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from nscl.data.errors import MissingDataError
-from nscl.data.readers.raw import RawDataset
-
-Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+from nscl.data.readers.raw import Labels, RawDataset
 
 
 def read_digits() -> RawDataset:
@@ -21,7 +20,7 @@ def read_digits() -> RawDataset:
     Taking every fifth needs no random numbers, so the split is the same with every version of every
     library, and each class has its share.
     """
-    rows = _rows()
+    rows = _pixels_and_digit()
     images = np.rint(rows[:, :64] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     labels = rows[:, 64]
     test = _every_fifth(labels)
@@ -29,7 +28,7 @@ def read_digits() -> RawDataset:
     return RawDataset(images[~test], labels[~test], images[test], labels[test], names)
 
 
-def _rows() -> Numbers:
+def _pixels_and_digit() -> npt.NDArray[np.int64]:
     """64 pixels and the digit that they show, a row each.
 
     scikit-learn is asked for its file, not imported: that takes longer than a task on the digits.
@@ -39,10 +38,10 @@ def _rows() -> Numbers:
         file = Path(folder, "datasets", "data", "digits.csv.gz")
         if file.is_file():
             return np.loadtxt(file, delimiter=",", dtype=np.int64)
-    return _asked()
+    return _from_load_digits()
 
 
-def _asked() -> Numbers:
+def _from_load_digits() -> npt.NDArray[np.int64]:
     """The same from scikit-learn itself, wherever it keeps the file."""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
@@ -54,7 +53,7 @@ def _asked() -> Numbers:
     return np.concatenate([bunch.data, bunch.target[:, None]], axis=1).astype(np.int64)
 
 
-def _every_fifth(labels: Numbers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _every_fifth(labels: Labels) -> npt.NDArray[np.bool_]:
     chosen = np.zeros(len(labels), dtype=np.bool_)
     for label in np.unique(labels):
         chosen[np.flatnonzero(labels == label)[4::5]] = True

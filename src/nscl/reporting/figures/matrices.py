@@ -20,6 +20,7 @@ from nscl.reporting.spectral import Array, layer_names, short_names, spectra, ta
 
 MAP = "cividis"  # the same to colour-blind eyes, and rises evenly in grey
 MOST_MATRICES = 20  # in one figure: five rows of four
+ROOM_FOR_LAYERS = 8.0  # inches of a page; up to 61 layers have rows that their names fit into
 MOST_NUMBERS, MOST_WIDE_NUMBERS = 7, 12  # tasks up to which the cells have room for numbers
 
 
@@ -74,7 +75,7 @@ def layer_map(series: Series, what: str) -> Figure:
     values = np.array([[np.nan if v is None else v for v in row] for row in table(tasks, what)])
     label = "R: energy in\nfreed directions" if what == "share" else "free directions\n(share)"
     width = max(3.4, 1.9 + 0.42 * min(len(tasks), 12))
-    figure = canvas(width, 1.3 + 0.26 * len(names))
+    figure = canvas(width, 1.3 + max(0.13 * len(names), min(0.26 * len(names), ROOM_FOR_LAYERS)))
     ax = figure.add_subplot()
     norm = _logarithmic(values) if what == "share" else Normalize(0.0, 1.0)
     image = _image(ax, values, norm, square=False)
