@@ -15,12 +15,15 @@ from nscl._version import __version__
 from nscl.errors import NsclError, NsclWarning
 
 if TYPE_CHECKING:
+    from nscl.core.distillation import distillation as distillation
     from nscl.core.layers import register_layer as register_layer
     from nscl.core.memory import Memory as Memory
     from nscl.core.protection import Protection as Protection
     from nscl.core.report import Forgetting as Forgetting
     from nscl.core.report import Report as Report
+    from nscl.core.rules import Budget as Budget
     from nscl.core.rules import Energy as Energy
+    from nscl.core.rules import Penalty as Penalty
     from nscl.core.rules import Ratio as Ratio
     from nscl.core.rules import Ridge as Ridge
     from nscl.core.rules import Tolerance as Tolerance
@@ -30,9 +33,11 @@ if TYPE_CHECKING:
     from nscl.training.prepare import build_config as build_config
 
 _HOME = {
+    "Budget": "nscl.core.rules",
     "Energy": "nscl.core.rules",
     "Forgetting": "nscl.core.report",
     "Memory": "nscl.core.memory",
+    "Penalty": "nscl.core.rules",
     "Protection": "nscl.core.protection",
     "Ratio": "nscl.core.rules",
     "Report": "nscl.core.report",
@@ -41,16 +46,19 @@ _HOME = {
     "RunConfig": "nscl.training.config",
     "Tolerance": "nscl.core.rules",
     "build_config": "nscl.training.prepare",
+    "distillation": "nscl.core.distillation",
     "register_layer": "nscl.core.layers",
     "run": "nscl.training.experiment",
 }
 
 __all__ = [
+    "Budget",
     "Energy",
     "Forgetting",
     "Memory",
     "NsclError",
     "NsclWarning",
+    "Penalty",
     "Protection",
     "Ratio",
     "Report",
@@ -60,6 +68,7 @@ __all__ = [
     "Tolerance",
     "__version__",
     "build_config",
+    "distillation",
     "register_layer",
     "run",
 ]

@@ -17,6 +17,8 @@ OTHERS: dict[str, Any] = {
     "unsupported": "train",
     "exclude": ("bias",),
     "offload": "disk",
+    "factors": "kronecker",
+    "every": 3,
 }
 
 

@@ -82,7 +82,17 @@ def test_forgetting_prints_and_is_plain_data() -> None:
     assert lines[2].split() == ["a", "0.25", "0.5"]
     assert lines[-1] == "statistics of bn moved by 2 σ"
     data = json.loads(json.dumps(found.to_dict()))
-    assert data["total"] == {"name": "total", "drift": 0.25, "relative": 0.5}
+    told = {"name": "total", "drift": 0.25, "relative": 0.5, "loss": None, "weighed": None}
+    assert data["total"] == told
+
+
+def test_forgetting_shows_what_gradients_weigh() -> None:
+    layers = (LayerForgetting("a", 0.25, 0.5, 0.125, 0.75), LayerForgetting("b", 0.0, 0.0))
+    found = Forgetting(layers, (), LayerForgetting("total", 0.25, 0.5, 0.125, 0.75))
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["layer", "drift", "relative", "weighed", "loss"]
+    assert lines[2].split() == ["a", "0.25", "0.5", "0.75", "0.125"]
+    assert lines[3].split() == ["b", "0", "0"]
 
 
 def test_hard_rules_count_whole_directions() -> None:

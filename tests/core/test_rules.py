@@ -128,6 +128,6 @@ def test_rules_survive_being_written_down(rule: Any) -> None:
 
 
 def test_an_unknown_rule_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'Magic'; known: Ratio, Energy, Tolerance, Ridge"):
+    with pytest.raises(ValueError, match=r"'Magic'; known: Ratio, Energy, Tolerance, Ridge, P"):
         rule_from_dict({"name": "Magic"})
-    assert list(RULES) == ["Ratio", "Energy", "Tolerance", "Ridge"]
+    assert list(RULES) == ["Ratio", "Energy", "Tolerance", "Ridge", "Penalty", "Budget"]

@@ -1,5 +1,6 @@
 """Memories on disk: whole or not at all, for any process, told from all else."""
 
+import copy
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import nscl
+from nscl.core import storage
 from nscl.errors import MemoryFileError, ModelMismatchError
 from tests.core.memories import move, remembered, same
 
@@ -129,11 +131,29 @@ def test_tied_weights_can_be_saved(tmp_path: Path) -> None:
     assert same(remembered(nscl.Memory.load(tmp_path / "m", model)), remembered(memory))
 
 
+@pytest.mark.filterwarnings("ignore:no optimizer is protected:nscl.NsclWarning")
+def test_a_memory_of_version_1_is_read_with_the_options_it_was_saved_with() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3))
+    memory = nscl.Memory(model, rule=nscl.Ridge(3.0), acts_on="displacement")
+    memory.remember([torch.randn(8, 4)])
+    state = memory.state_dict()
+    written = copy.deepcopy({**state["metadata"], "version": 1})
+    del written["gradients"]
+    for added in ("factors", "every"):
+        del written["options"][added]
+    tensors = {name: t for name, t in state["tensors"].items() if "rest/" not in name}
+    options = storage.read_options(written)
+    again = nscl.Memory(model, **options)
+    again.load_state_dict({"metadata": written, "tensors": tensors})
+    assert again.options() == memory.options()
+    assert (again.factors, again.every, again.tasks) == ("input", 1, 1)
+
+
 def test_no_pickle_and_a_version(tmp_path: Path) -> None:
     made(network()).save(tmp_path / "m")
     with safe_open(tmp_path / "m", "pt") as file:
         metadata = json.loads(file.metadata()["nscl"])
-    assert (metadata["format"], metadata["version"], metadata["tasks"]) == ("nscl-memory", 1, 1)
+    assert (metadata["format"], metadata["version"], metadata["tasks"]) == ("nscl-memory", 2, 1)
     assert metadata["nscl"] == nscl.__version__
 
 
@@ -173,7 +193,7 @@ def rewritten(path: Path, change: Any) -> None:
 
 
 BROKEN: dict[str, tuple[Any, str]] = {
-    "newer": (lambda m, t: m.update(version=2), "format version 2, written by nscl .*upgrade"),
+    "newer": (lambda m, t: m.update(version=3), "format version 3, written by nscl .*upgrade"),
     "foreign mark": (lambda m, t: m.update(format="other"), "no memory saved by nscl"),
     "a list": (lambda m, t: [1], "no memory saved by nscl"),
     "no blocks": (lambda m, t: m.pop("blocks") and None, "incomplete: KeyError.'blocks'."),

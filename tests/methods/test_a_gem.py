@@ -15,17 +15,20 @@ from nscl.data.augment import normalise
 from nscl.errors import NsclError
 from nscl.methods.a_gem import AGEM, AGEMOptions, reference_weight
 from nscl.methods.flat_gradients import angle, inner
+from nscl.methods.gem import GEM
 from nscl.methods.mega import MEGA
 from nscl.methods.replay import Replay
 from nscl.training.experiment import run
 from nscl.training.presets import preset
 from tests.methods.digits import backward_transfer, last_epoch, written_options
 from tests.methods.labs import (
+    Normed,
     Steps,
     batch_samples,
     kept_samples,
     lab,
     memory_loss,
+    normed,
     operations_per_step,
     slow_gradient,
     trained,
@@ -133,6 +136,30 @@ def test_the_reference_is_drawn_from_old_tasks_only_and_never_twice() -> None:
         rows = [int((ready == image).all(1).nonzero()) for image in batch.flatten(1)]
         assert len(set(rows)) == 11
     assert not torch.equal(seen[0], seen[1])
+
+
+@pytest.mark.parametrize("kind", [AGEM, MEGA])
+def test_the_memory_passes_before_the_batch(kind: type[Replay]) -> None:
+    """With batch norm the last pass has the largest share in the running statistics."""
+    steps = normed(kind, per_class=4)  # fewer than a reference batch: all of them are drawn
+    method, backbone = steps.method, steps.method.model.backbone
+    assert isinstance(method, Replay)
+    assert isinstance(backbone, Normed)
+    kept = torch.cat([method.memory.task(k).images for k in range(3)])
+    old, batch = normalise(kept, (0.5,), (0.25,)), steps.batch()
+    expected = backbone.running_mean_of([old, batch.images])
+    steps.step(batch)
+    torch.testing.assert_close(backbone[2].running_mean, expected)
+
+
+@pytest.mark.parametrize("kind", [AGEM, MEGA, GEM])
+def test_the_memory_passes_in_float32_in_whatever_the_batch_does(kind: type[Replay]) -> None:
+    steps, seen = normed(kind), []
+    layer = steps.method.model.backbone[1]
+    layer.register_forward_hook(lambda *passed: seen.append(passed[2].dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        steps.method.loss(steps.batch(), steps.phase)
+    assert seen == [*[torch.float32] * (3 if kind is GEM else 1), torch.bfloat16]
 
 
 @pytest.mark.parametrize("kind", [AGEM, MEGA])

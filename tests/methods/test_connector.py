@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nscl.methods.base import Phase
 from nscl.methods.connector import PLASTIC, STABLE, Connector, connect
 from nscl.methods.former import answer, weights_of
 from tests.methods.projecting import (
@@ -89,6 +90,51 @@ def test_the_plastic_network_is_tied_to_the_previous_features(tmp_path: Path) ->
     assert 0 < moved[1] < moved[0] / 10
 
 
+@pytest.mark.parametrize("phase", [PLASTIC, STABLE], ids=lambda phase: phase.name)
+def test_both_networks_norm_layers_are_pulled_to_their_anchors(
+    phase: Phase, tmp_path: Path
+) -> None:
+    """A step with no gradient of its own moves norm layers back, and nothing else."""
+    setup = build("connector", tmp_path, optim={"weight_decay": 0.0}, **CONVNET)
+    method = setup.method
+    train(method, 0, steps=5)
+    method.end_task(0)
+    method.start_task(1)
+    optimizer = method.optimizer(1, phase)
+    anchors, named = weights_of(method.model), dict(method.model.named_parameters())
+    fishers = {name: anchor.fisher for name, anchor in method.memory._state.anchors.items()}
+    assert fishers.keys() == {name for name, _ in method.model.norm_parameters()}
+    with torch.no_grad():
+        for parameter in named.values():
+            parameter.add_(0.1)
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in named.items():
+        away = (parameter.detach() - anchors[name]).double()
+        free = fishers[name] == 0 if name in fishers else torch.ones_like(away, dtype=torch.bool)
+        assert (away[~free] < 0.1 - 1e-6).all(), name
+        torch.testing.assert_close(away[free], torch.full_like(away[free], 0.1))
+        assert parameter.grad is not None
+        assert not parameter.grad.any()  # what was lent is taken back
+    setup.close()
+
+
+def test_norm_layers_of_the_plastic_network_are_free_where_none_are_held(tmp_path: Path) -> None:
+    moved = []
+    for norms in ("ewc", "train"):
+        setup = build("connector", tmp_path, options={"norms": norms}, **CONVNET)
+        method = setup.method
+        train(method, 0)
+        method.end_task(0)
+        method.start_task(1)
+        start = weights_of(method.model)
+        train(method, 1, phase=PLASTIC)
+        shifts = [p.detach() - start[n] for n, p in method.model.norm_parameters()]
+        moved.append(float(torch.cat(shifts).norm()))
+        setup.close()
+    assert 0 < moved[0] < moved[1]
+
+
 def test_a_resumed_start_is_where_the_network_is(tmp_path: Path) -> None:
     """Checkpoints are read into the processor's memory, wherever the run computes."""
     setup = build("connector", tmp_path, **CONVNET)
@@ -127,9 +173,9 @@ def test_runs(said: dict[str, object], tmp_path: Path) -> None:
     assert last["feature_distance"] > 0
 
 
-@pytest.mark.parametrize("phase", ["plastic", "stable"])
-def test_resumes_bit_for_bit(phase: str, tmp_path: Path) -> None:
-    check_resumes("connector", tmp_path, phase=phase)
+@pytest.mark.parametrize(("phase", "said"), [("plastic", CONVNET), ("plastic", {}), ("stable", {})])
+def test_resumes_bit_for_bit(phase: str, said: dict[str, object], tmp_path: Path) -> None:
+    check_resumes("connector", tmp_path, phase=phase, **said)
 
 
 @pytest.mark.slow  # three seeds; one: test_quick_digits

@@ -11,15 +11,18 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.optim import Adam
 
+from nscl.data.augment import normalise
 from nscl.methods.gem import GEM, GEMOptions
 from nscl.training.experiment import run
 from tests.methods.digits import backward_transfer, last_epoch, written_options
 from tests.methods.labs import (
+    Normed,
     Steps,
     batch_samples,
     kept_samples,
     lab,
     memory_loss,
+    normed,
     operations_per_step,
     slow_gradient,
     trained,
@@ -140,27 +143,26 @@ def test_steps_cost_more_with_every_task_as_documented() -> None:
     assert late > 3 * early
 
 
-class Normed(nn.Sequential):
-    """A backbone with running statistics."""
-
-    out_features = 8
-
-    def __init__(self) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU())
-
-
 @pytest.mark.parametrize(("mode", "passes"), [("train", 1 + 3), ("eval", 1)])
 def test_memory_passes_move_running_statistics_only_in_train_mode(mode: Any, passes: int) -> None:
     """Faithful to the original: one update for the batch and one per old task."""
-    room = lab((2, 2, 2, 2), backbone=Normed())
-    room.model.train()
-    method = GEM(room, GEMOptions(memory_bn=mode))
-    for task in range(3):
-        method.end_task(task)
-    steps = Steps(method, 3)
+    steps = normed(GEM, memory_bn=mode)
+    model = steps.method.model
     steps.step(steps.batch())
-    assert int(room.model.backbone[2].num_batches_tracked) == passes
-    assert all(module.training for module in room.model.modules())
+    assert int(model.backbone[2].num_batches_tracked) == passes
+    assert all(module.training for module in model.modules())
+
+
+def test_old_tasks_pass_in_their_order_and_the_batch_last() -> None:
+    """So that the running statistics are the current batch's more than any memory's."""
+    steps = normed(GEM, per_class=4)
+    method, backbone = steps.method, steps.method.model.backbone
+    assert isinstance(method, GEM)
+    assert isinstance(backbone, Normed)
+    memories = [normalise(method.memory.task(k).images, (0.5,), (0.25,)) for k in range(3)]
+    expected = backbone.running_mean_of([*memories, steps.batch().images])
+    steps.step(steps.batch())
+    torch.testing.assert_close(backbone[2].running_mean, expected)
 
 
 def test_one_pass_per_old_task_and_only_small_matrices_reach_the_solver(

@@ -37,6 +37,7 @@ EVERY_HEAD: dict[str, tuple[str, dict[str, Any]]] = {
     "joint": ("joint", {}),
     "lwf": ("lwf", {}),
     "lwf, frozen heads": ("lwf", {"freeze_old_heads": True}),
+    "nscl": ("nscl", {}),
     "gd-wild": ("gd-wild", {"pool": "procedural", "pool_size": 30, "budget": CLASSES * TASKS}),
     "gd-wild, no pool": ("gd-wild", {"pool": "none", "budget": CLASSES * TASKS}),
     "a-gem": ("a-gem", REPLAY),

@@ -87,6 +87,12 @@ class FisherSums:
 
     def add(self, loss: Any, samples: int) -> None:
         """Add one batch's squared mean gradient, weighted by its size."""
+        self.check(loss)
+        gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+        self.add_gradients(gradients, samples)
+
+    def check(self, loss: Any) -> None:
+        """Refuse a loss that nothing can be learned from."""
         if not isinstance(loss, Tensor) or loss.ndim != 0 or not loss.requires_grad:
             what = f"of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
             raise FeatureError(
@@ -98,7 +104,9 @@ class FisherSums:
                 f"the loss of batch {self.batches} is not finite: mend the data or the "
                 "weights, or give remember another loss=..."
             )
-        gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
+
+    def add_gradients(self, gradients: Sequence[Tensor | None], samples: int) -> None:
+        """Add one batch's mean gradients, in the parameters' order."""
         for name, gradient in zip(self.parameters, gradients, strict=True):
             if gradient is not None:
                 square = whole(gradient).double().cpu().square()

@@ -7,8 +7,10 @@ code with the same masks, so nothing about attention is written a second time he
 
 import inspect
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nscl.core.layers import Call, LayerType, Matrix, add_layer_type
@@ -54,4 +56,52 @@ def _attended(module: nn.MultiheadAttention, call: Call) -> Tensor:
     return attended
 
 
-add_layer_type(nn.MultiheadAttention, layer_type=LayerType(_matrices, _observe))
+def _gradients(module: nn.MultiheadAttention, call: Call, gradient: Tensor) -> Iterable[Tensor]:
+    """Gradients at the four projections' outputs: the first three lie inside of the module.
+
+    They are found by running the rest of the module once more, on projected inputs and with
+    identities in the place of its input projections.
+    """
+    bound = inspect.signature(nn.MultiheadAttention.forward).bind(module, *call.args, **call.kwargs)
+    inputs = [bound.arguments[name] for name in ("query", "key", "value")]
+    weights, biases = _input_projections(module)
+    projected = [
+        F.linear(x.detach(), w.detach(), b).requires_grad_()
+        for x, w, b in zip(inputs, weights, biases, strict=True)
+    ]
+    probe = _after_projection(module)
+    given = ("self", "query", "key", "value")
+    others = {name: value for name, value in bound.arguments.items() if name not in given}
+    with torch.enable_grad():
+        output = own_output(probe, Call(tuple(projected), others, None))[0]
+    for found in torch.autograd.grad(output, projected, gradient):
+        yield found.reshape(1, -1, found.shape[-1])
+    yield gradient.reshape(1, -1, gradient.shape[-1])
+
+
+def _input_projections(
+    module: nn.MultiheadAttention,
+) -> tuple[Sequence[Tensor], Sequence[Tensor | None]]:
+    separate = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    packed: Tensor | None = module.in_proj_weight
+    bias: Tensor | None = module.in_proj_bias
+    weights = separate if packed is None else packed.chunk(3)
+    return weights, (None, None, None) if bias is None else bias.detach().chunk(3)
+
+
+def _after_projection(module: nn.MultiheadAttention) -> Any:
+    """A copy of the module whose query, key and value projections are identities."""
+    probe, size, like = unpatched(module), module.embed_dim, module.out_proj.weight
+    identity = nn.Parameter(torch.eye(size, dtype=like.dtype, device=like.device), False)
+    probe._parameters = {
+        **module._parameters,
+        "in_proj_weight": None,
+        "in_proj_bias": None,
+        **dict.fromkeys(("q_proj_weight", "k_proj_weight", "v_proj_weight"), identity),
+    }
+    probe.kdim = probe.vdim = size
+    probe._qkv_same_embed_dim = False
+    return probe
+
+
+add_layer_type(nn.MultiheadAttention, layer_type=LayerType(_matrices, _observe, _gradients))

@@ -9,7 +9,7 @@ Parameters come in many shapes; a block says where one matrix lies in one of the
 - ``tokens``: an embedding ``[tokens, width]``: every token is its own feature.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,6 +73,13 @@ class Block:
         """The matrix in words, for error messages."""
         groups = f"{self.groups} groups of " if self.groups > 1 else ""
         return f"{groups}{self.stop - self.start} × {self.features} ({self.layout})"
+
+
+def outputs_per_group(block: Block, shape: Sequence[int]) -> int:
+    """Outputs of one group, given the shape of the whole parameter."""
+    if block.layout == "rows":
+        return (block.stop - block.start) // block.groups
+    return shape[1]
 
 
 def weight_matrix(block: Block, parameter: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, get_args
 
-from nscl.core.rules import Rule, rule_to_dict
+from nscl.core.rules import RULES, Proximal, Rule, rule_to_dict
 
 ActsOn = Literal["step", "displacement"]
 Scale = Literal["none", "frobenius"]
@@ -10,6 +10,7 @@ Norms = Literal["ewc", "freeze", "train"]
 StatisticsMode = Literal["update", "freeze"]
 Unsupported = Literal["error", "freeze", "train"]
 Offload = Literal["disk"]
+Factors = Literal["kronecker", "input"]
 
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "acts_on": get_args(ActsOn),
@@ -18,6 +19,7 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
     "statistics": get_args(StatisticsMode),
     "unsupported": get_args(Unsupported),
     "offload": (None, *get_args(Offload)),
+    "factors": get_args(Factors),
 }
 
 
@@ -30,7 +32,8 @@ def check_choices(rule: Rule, **said: str | None) -> None:
     ValueError: scale must be one of 'none', 'frobenius', not 'spectral'
     """
     if isinstance(rule, type) or not isinstance(rule, Rule):
-        raise TypeError(f"rule must be Ratio, Energy, Tolerance or Ridge, not {rule!r}")
+        words = ", ".join(RULES)
+        raise TypeError(f"rule must be one of nscl's ({words}), not {rule!r}")
     for name, value in said.items():
         allowed = _CHOICES[name]
         if value not in allowed:
@@ -40,6 +43,24 @@ def check_choices(rule: Rule, **said: str | None) -> None:
         raise ValueError(
             "scale='frobenius' shrinks every step; acting on the whole displacement it would "
             "shrink the same movement again and again: use acts_on='step'"
+        )
+    if isinstance(rule, Proximal):
+        if said.get("acts_on") == "step":
+            raise ValueError(f"{rule!r} is about the whole displacement: acts_on='displacement'")
+    elif said.get("factors") == "kronecker":
+        raise ValueError(
+            f"{rule!r} weighs the inputs of a layer only: factors='input', or rule=nscl.Penalty()"
+        )
+
+
+def check_every(every: int, acts_on: ActsOn) -> None:
+    """Refuse a number of steps that is none, and steps that nobody looks at."""
+    if type(every) is not int or every < 1:
+        raise ValueError(f"every must be a whole number of steps from 1 on, not {every!r}")
+    if every > 1 and acts_on == "step":
+        raise ValueError(
+            f"every={every} leaves steps to be treated later, which only a rule on the whole "
+            "displacement can do: acts_on='displacement'"
         )
 
 
@@ -54,6 +75,8 @@ class Chosen:
     unsupported: Unsupported
     exclude: tuple[str, ...]
     offload: Offload | None
+    factors: Factors
+    every: int
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Refuse a second choice: projections made by the first would stay, and files would lie."""
@@ -76,4 +99,6 @@ class Chosen:
             "unsupported": self.unsupported,
             "exclude": list(self.exclude),
             "offload": self.offload,
+            "factors": self.factors,
+            "every": self.every,
         }

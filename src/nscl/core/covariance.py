@@ -77,14 +77,24 @@ class Covariance:
         )
 
 
-def quadratic(covariance: Covariance, weight: Tensor, biases: Sequence[Tensor] = ()) -> float:
+def quadratic(
+    covariance: Covariance,
+    weight: Tensor,
+    biases: Sequence[Tensor] = (),
+    *,
+    gradient: Covariance | None = None,
+) -> float:
     """Mean over all remembered rows of ``‖row · [weight | biases]ᵀ‖²``, exactly.
 
-    ``weight`` is ``[groups, out, features]`` (``[tokens, width]`` for an embedding).
+    ``weight`` is ``[groups, out, features]`` (``[tokens, width]`` for an embedding). With the
+    second moments G of output gradients it is ``tr(G W C Wᵀ)``.
     """
+    G = None if gradient is None else gradient.dense()
     if covariance.is_diagonal:
-        energy = weight.double().square().sum(-1).cpu()
+        wide = weight.double().cpu()
+        energy = ((wide if G is None else wide @ G[0]) * wide).sum(-1)
         return float((covariance.sums * energy).sum()) / covariance.rows
     stacked = torch.cat([weight, *(bias[..., None] for bias in biases)], -1).double().cpu()
-    total = float((torch.bmm(stacked, unpack(covariance.sums)) * stacked).sum())
+    weighed = stacked if G is None else torch.bmm(G, stacked)
+    total = float((torch.bmm(stacked, unpack(covariance.sums)) * weighed).sum())
     return max(0.0, total) / covariance.rows  # a square; below zero is rounding

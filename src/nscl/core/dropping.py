@@ -31,6 +31,8 @@ def without(state: State, names: Sequence[str]) -> State:
         covariances={n: c for n, c in state.covariances.items() if n in blocks},
         spectra={n: s for n, s in state.spectra.items() if n in blocks},
         projections={n: p for n, p in state.projections.items() if n in blocks},
+        gradients={n: g for n, g in state.gradients.items() if n in blocks},
+        rest={n: t for n, t in state.rest.items() if not is_meant(n, patterns)},
         reference={n: t for n, t in state.reference.items() if n not in dropped},
         anchors=anchors,
         held=held,

@@ -1,18 +1,19 @@
 """Measure a memory against its model: the report of what is held, the drift of old outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nscl.core import statistics as running
-from nscl.core.blocks import Block, bias_vectors, weight_matrix
+from nscl.core.blocks import Block, bias_vectors, outputs_per_group, weight_matrix
 from nscl.core.covariance import Covariance, quadratic
 from nscl.core.inventory import Inventory
+from nscl.core.kronecker import Kronecker
 from nscl.core.layers import running_statistics
 from nscl.core.report import Forgetting, LayerForgetting, LayerReport, Report, Shift, directions
-from nscl.core.rules import Rule
+from nscl.core.rules import Proximal, Rule
 from nscl.core.shards import whole
 from nscl.core.state import State
 
@@ -36,7 +37,8 @@ def write_report(
     """One line per layer, in the model's order."""
     layers = [_block_line(state, block, rule) for block in found.blocks.values()]
     norm_parameters = found.norm_parameters()
-    by_option = {"ewc": "ewc", "freeze": "frozen", "train": "left free"}
+    ewc = "diagonal" if isinstance(rule, Proximal) else "ewc"
+    by_option = {"ewc": ewc, "freeze": "frozen", "train": "left free"}
     names = found.names
     for name, module in found.norms.items():
         mine = [names[id(p)] for p in module.parameters(recurse=False)]
@@ -76,33 +78,66 @@ def _block_line(state: State, block: Block, rule: Rule) -> LayerReport:
         free=directions(spectrum.free, soft=rule.soft and block.layout != "tokens"),
         share=spectrum.share,
         condition=spectrum.condition,
-        protected_by="null space",
+        **{"protected_by": "null space"} | _both_factors(state, block),
     )
 
 
+def _both_factors(state: State, block: Block) -> dict[str, Any]:
+    """What a proximal rule leaves free, over all numbers of a block's matrix."""
+    kronecker = state.projections[block.name]
+    if not isinstance(kronecker, Kronecker):
+        return {}
+    out = outputs_per_group(block, state.reference[block.weight].shape)
+    return {
+        "protected_by": "inputs" if kronecker.gains is None else "both factors",
+        "dimensions": block.groups * out * block.width,
+        "free_dimensions": kronecker.effective_free(out, block.width),
+    }
+
+
 def _line(name: str, kind: str, features: int, how: str) -> LayerReport:
-    free = 0 if how in ("frozen", "ewc") else features
+    free = 0 if how in ("frozen", "ewc", "diagonal") else features
     return LayerReport(name, kind, features, free, 0.0, 1.0, how)
 
 
 @torch.no_grad()
 def measure_forgetting(state: State, found: Inventory, shifts: tuple[Shift, ...]) -> Forgetting:
     """Exact mean squared output change per layer, by the kept covariances."""
-    layers, drift, energy = [], 0.0, 0.0
+    layers, sums = [], [0.0, 0.0, 0.0, 0.0]
     for name, covariance in state.covariances.items():
         block = state.blocks[name]
         before = {p: whole(state.reference[p]).double() for p in block.parameters}
         now = {p: whole(found.parameters[p].detach()).double().cpu() for p in block.parameters}
-        moved = _energy(block, covariance, {p: now[p] - before[p].cpu() for p in now})
-        was = _energy(block, covariance, {p: t.cpu() for p, t in before.items()})
-        layers.append(LayerForgetting(name, moved, moved / was if was > 0 else 0.0))
-        drift, energy = drift + moved, energy + was
-    total = LayerForgetting("total", drift, drift / energy if energy > 0 else 0.0)
+        moved = {p: now[p] - before[p].cpu() for p in now}
+        was = {p: t.cpu() for p, t in before.items()}
+        figures = [_energy(block, covariance, values) for values in (moved, was)]
+        gradient = state.gradients.get(name)
+        if gradient is not None:
+            figures += [_energy(block, covariance, values, gradient) for values in (moved, was)]
+        sums = [a + b for a, b in zip(sums, (*figures, 0.0, 0.0)[:4], strict=True)]
+        layers.append(_forgotten(name, figures))
+    total = _forgotten("total", sums if state.gradients else sums[:2])
     return Forgetting(tuple(layers), shifts, total)
 
 
-def _energy(block: Block, covariance: Covariance, values: Mapping[str, Tensor]) -> float:
+def _forgotten(name: str, figures: Sequence[float]) -> LayerForgetting:
+    """From energies of the movement and of the weights, plain and weighed by gradients."""
+    moved, was, *weighed = figures
+    relative = moved / was if was > 0 else 0.0
+    if not weighed:
+        return LayerForgetting(name, moved, relative)
+    cost, whole_cost = weighed
+    share = cost / whole_cost if whole_cost > 0 else 0.0
+    return LayerForgetting(name, moved, relative, loss=0.5 * cost, weighed=share)
+
+
+def _energy(
+    block: Block,
+    covariance: Covariance,
+    values: Mapping[str, Tensor],
+    gradient: Covariance | None = None,
+) -> float:
     weight = weight_matrix(block, values[block.weight])
     if block.layout == "tokens":
-        return quadratic(covariance, weight)
-    return quadratic(covariance, weight, bias_vectors(block, values))
+        return quadratic(covariance, weight, gradient=gradient)
+    return quadratic(covariance, weight, bias_vectors(block, values), gradient=gradient)

@@ -45,12 +45,19 @@ class Call:
         return value
 
 
+def last_dimension(module: Any, call: Call, gradient: Tensor) -> Iterable[Tensor]:
+    """Gradient rows of a layer whose output ends with its output features."""
+    yield gradient.reshape(1, -1, gradient.shape[-1])
+
+
 @dataclass(frozen=True)
 class LayerType:
     """What nscl knows about a type: its matrices, and what one call feeds them, in that order."""
 
     matrices: Callable[[Any], Sequence[Matrix]]
     observe: Callable[[Any, Call], Iterable[Observation]]
+    # From the gradient at a call's output to rows [groups, rows, out] for each of the matrices.
+    gradients: Callable[[Any, Call, Tensor], Iterable[Tensor]] = last_dimension
 
 
 _TYPES: dict[type[nn.Module], LayerType] = {}
@@ -161,6 +168,12 @@ def _conv_transpose(module: nn.ConvTranspose2d, call: Call) -> Iterable[Observat
     yield Patches(canvas, geometry)
 
 
+def _channels(module: nn.Conv2d, call: Call, gradient: Tensor) -> Iterable[Tensor]:
+    """Gradient rows of an image: every position is one, channels are its features."""
+    rows = _batched(gradient, len(module.kernel_size)).movedim(1, -1)
+    yield rows.reshape(-1, module.groups, rows.shape[-1] // module.groups).transpose(0, 1)
+
+
 def _batched(images: Tensor, dims: int) -> Tensor:
     """Convolutions also take a single image without a batch dimension."""
     return images if images.ndim == dims + 2 else images[None]
@@ -171,12 +184,14 @@ def _grouped(layout: Layout) -> Callable[[Any], Sequence[Matrix]]:
 
 
 add_layer_type(nn.Linear, layer_type=LayerType(lambda _: (Matrix(),), _linear))
-add_layer_type(nn.Conv1d, nn.Conv2d, nn.Conv3d, layer_type=LayerType(_grouped("rows"), _conv))
+add_layer_type(
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, layer_type=LayerType(_grouped("rows"), _conv, _channels)
+)
 add_layer_type(
     nn.ConvTranspose1d,
     nn.ConvTranspose2d,
     nn.ConvTranspose3d,
-    layer_type=LayerType(_grouped("transposed"), _conv_transpose),
+    layer_type=LayerType(_grouped("transposed"), _conv_transpose, _channels),
 )
 add_layer_type(
     nn.Embedding,

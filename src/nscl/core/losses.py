@@ -18,7 +18,7 @@ def default_loss(output: Any) -> Tensor:
     ``[..., classes]`` under the name ``logits``; no labels are needed. Of several other tensors
     the norms are added up, or norm layers on the way to all but one would not be held.
     """
-    logits = _logits(output)
+    logits = logits_of(output)
     if logits is not None:
         rows = logits.flatten(0, -2)
         return F.cross_entropy(rows, rows.detach().argmax(-1))
@@ -42,14 +42,19 @@ def samples_of(output: Any, batch: Any) -> int:
     """
     if isinstance(batch, Tensor):
         return samples_in(batch)
-    logits = _logits(output)
+    logits = logits_of(output)
     found = _held(output) if logits is None else [logits]
     return next((int(t.size(0)) for t in found if t.ndim and t.numel()), samples_in(batch))
 
 
+def float_tensors(output: Any) -> list[Tensor]:
+    """All floating-point tensors of an output."""
+    return [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
+
+
 def _held(output: Any) -> list[Tensor]:
     """The tensors of an output that its parameters can move, or all where none can."""
-    tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
+    tensors = float_tensors(output)
     return [tensor for tensor in tensors if tensor.requires_grad] or tensors
 
 
@@ -58,7 +63,8 @@ def _mean_squared_norm(tensor: Tensor) -> Tensor:
     return precise.square().sum() / max(1, tensor.size(0) if tensor.ndim else 1)
 
 
-def _logits(output: Any) -> Tensor | None:
+def logits_of(output: Any) -> Tensor | None:
+    """The logits among an output, where shape or name tells them; else None."""
     named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
     if isinstance(named, Tensor) and named.ndim >= 2:
         return named

@@ -5,7 +5,7 @@ into projections, ``protection`` guards optimizers, ``report`` tells about it, `
 """
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,16 +21,18 @@ from nscl.core.batches import call
 from nscl.core.choices import (
     ActsOn,
     Chosen,
+    Factors,
     Norms,
     Offload,
     Scale,
     StatisticsMode,
     Unsupported,
     check_choices,
+    check_every,
 )
 from nscl.core.dropping import check_known, excluded_from, without
 from nscl.core.examine import measure_forgetting, measure_shifts, write_report
-from nscl.core.excluding import as_patterns, is_in
+from nscl.core.excluding import as_patterns, clean, is_in
 from nscl.core.inventory import (
     Inventory,
     reject_empty,
@@ -38,10 +40,13 @@ from nscl.core.inventory import (
     take_inventory,
     unwrap,
 )
+from nscl.core.likelihood import Likelihood, check_likelihood
+from nscl.core.output_moments import Outputs, told_unweighed
 from nscl.core.protection import Protection, check_holds, check_unguarded, inner_optimizer
+from nscl.core.recall import answer
 from nscl.core.remembering import Forward, Gathered, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
-from nscl.core.rules import Ratio, Rule
+from nscl.core.rules import Proximal, Ratio, Rule
 from nscl.core.shards import reshard
 from nscl.core.shelf import Shelf
 from nscl.core.state import State, check_model, check_weights, combine, extend
@@ -57,6 +62,8 @@ from nscl.core.strays import (
     without_weights,
 )
 from nscl.errors import NsclWarning
+
+EVERY = 10  # steps after which a proximal rule treats the displacement
 
 
 class Memory(Chosen):
@@ -81,7 +88,9 @@ class Memory(Chosen):
         model: nn.Module,
         *,
         rule: Rule = Ratio(10.0),  # noqa: B008  (frozen)
-        acts_on: ActsOn = "step",
+        factors: Factors | None = None,
+        every: int | None = None,
+        acts_on: ActsOn | None = None,
         scale: Scale = "none",
         norms: Norms = "ewc",
         statistics: StatisticsMode = "update",
@@ -91,8 +100,14 @@ class Memory(Chosen):
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"Memory needs a torch.nn.Module, not {type(model).__name__}")
+        is_proximal = isinstance(rule, Proximal)
+        acts_on = acts_on or ("displacement" if is_proximal else "step")
+        factors = factors or ("kronecker" if is_proximal else "input")
+        every = every if every is not None else (EVERY if is_proximal else 1)
+        check_every(every, acts_on)
         check_choices(
             rule,
+            factors=factors,
             acts_on=acts_on,
             scale=scale,
             norms=norms,
@@ -102,6 +117,7 @@ class Memory(Chosen):
         )
         self.model = unwrap(model)
         self.rule, self.acts_on, self.scale = rule, acts_on, scale
+        self.factors, self.every = factors, every
         self.norms, self.statistics, self.unsupported = norms, statistics, unsupported
         self.exclude = as_patterns(exclude)
         self.offload = offload
@@ -116,6 +132,15 @@ class Memory(Chosen):
 
     def __repr__(self) -> str:
         return f"Memory({type(self.model).__name__}, rule={self.rule}, tasks={self.tasks})"
+
+    @classmethod
+    def adam_nscl(cls, model: nn.Module, a: float = 10.0) -> Self:
+        """The paper to the letter: ``Ratio(a)`` on every step, inputs only, EWC on norm layers.
+
+        >>> Memory.adam_nscl(nn.Linear(2, 2)).rule
+        Ratio(a=10.0, literal=False)
+        """
+        return cls(model, rule=Ratio(a), factors="input", every=1, acts_on="step", norms="ewc")
 
     @property
     def tasks(self) -> int:
@@ -138,6 +163,7 @@ class Memory(Chosen):
         check_holds(inner, self._parameters())
         self._hold_statistics()
         protection = Protection(self, inner)
+        self.flush()
         # Without those whose optimizer is gone: each keeps a plan, with bases, on the device.
         self._protections = [*(p for p in self._protections if p.active), protection]
         return protection
@@ -148,6 +174,7 @@ class Memory(Chosen):
         *,
         forward: Forward | None = None,
         loss: Loss | None = None,
+        likelihood: Likelihood | None = None,
         progress: bool = False,
         batch_mean: bool = False,
     ) -> Report:
@@ -155,7 +182,10 @@ class Memory(Chosen):
 
         A batch is a tensor, a tuple whose first item is the input, or a dict of keyword arguments;
         ``forward(model, batch)`` overrides that. ``loss(output, batch)`` replaces the arg-max
-        labels (or the squared output norm) by which norm layers are anchored. All or nothing: an
+        labels (or the squared output norm) by which norm layers are anchored, and what
+        ``factors="kronecker"`` weighs outputs by: ``likelihood`` then says what an output means,
+        "categorical" (logits; labels are drawn from the model's own softmax) or "gaussian" (numbers
+        with unit noise). All or nothing: an
         exception leaves the memory as it was. ``batch_mean`` averages every layer's input over the
         batch first, as the authors' script does: weaker protection, for reproduction. In a
         ``torch.distributed`` group every rank calls this with its part of the data and gets the
@@ -163,6 +193,8 @@ class Memory(Chosen):
         sharded (``fully_shard``), a forward pass needs all ranks, so each must bring equally many
         batches.
         """
+        check_likelihood(likelihood)
+        self.flush()
         found = self._checked_inventory()
         self._warn_if_unprotected(found)
         if self._protections:
@@ -176,20 +208,42 @@ class Memory(Chosen):
                     batch_mean=batch_mean,
                     norms_held=self.norms != "train",
                     exact=self.rule.exact,
+                    outputs=self._outputs(found, likelihood),
                 ),
                 batches,
                 forward or call,
                 loss,
                 progress=progress,
             )
-            for message in told_unreached(gathered.unreached):
+            for message in (*told_unreached(gathered.unreached), *self._unweighed(gathered)):
                 warnings.warn(message, NsclWarning, stacklevel=2)
             held = self._held(found, gathered)
-            self._replace(extend(self._state, found, gathered, held=held))
+            rest = {**found.parameters, **{clean(n): b for n, b in self.model.named_buffers()}}
+            self._replace(extend(self._state, found, gathered, held=held, rest=rest))
         return self.report()
+
+    def recall(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model would have answered at the last ``remember``: eval mode, no gradient.
+
+        Costs a forward pass and no second model. With ``nscl.distillation`` it makes old answers on
+        new inputs part of the loss. Layers added since are taken as they are now. Where parameters
+        are sharded every rank must ask.
+        """
+        remembered = {**self._state.reference, **self._state.rest}
+        return answer(self.model, remembered, args, kwargs)
+
+    def flush(self) -> None:
+        """Treat all steps that ``every`` has left waiting, so that the weights may be used.
+
+        Called by everything here that looks at them; call it before ``model.eval()`` or
+        ``model.state_dict()``, which no memory can see.
+        """
+        for protection in self._protections:
+            protection.flush()
 
     def report(self) -> Report:
         """Per layer: protected how, features, free directions, R; and which optimizers are."""
+        self.flush()
         optimizers = tuple(repr(p)[11:-1] for p in self._protections if p.active)
         found = self._checked_inventory()
         remarks = self._remarks(found) if optimizers else ()
@@ -202,6 +256,7 @@ class Memory(Chosen):
         rows, because the covariance C of those rows is kept. Sharded weights are gathered for
         this, so every rank must ask.
         """
+        self.flush()
         found = self._checked_inventory()
         return measure_forgetting(self._state, found, measure_shifts(self._state, found))
 
@@ -218,6 +273,8 @@ class Memory(Chosen):
         """
         if not isinstance(other, Memory):
             raise TypeError(f"merge needs another Memory, not {type(other).__name__}")
+        self.flush()
+        other.flush()
         found = self._checked_inventory()
         check_model(other._state, found)
         check_weights(other._state, found, known=self._state.reference.keys())
@@ -231,6 +288,7 @@ class Memory(Chosen):
         remembered, and all else stays held.
         """
         check_known(self._state, names)
+        self.flush()
         steps, narrowed = self._steps, self._narrowed
         self._replace(without(self._state, names))
         self._steps, self._narrowed = steps, narrowed  # all else is where it was
@@ -238,8 +296,10 @@ class Memory(Chosen):
     def state_dict(self) -> dict[str, Any]:
         """Everything that cannot be recomputed, as tensors and plain data.
 
-        Sharded weights are gathered for this, so every rank must ask; ``save`` likewise.
+        Sharded weights are gathered for this, so every rank must ask; ``save`` likewise. Steps that
+        wait are treated first, so take the model's own state after this one.
         """
+        self.flush()
         return {
             "metadata": storage.to_metadata(self._state, self.options()),
             "tensors": storage.to_tensors(self._state),
@@ -252,6 +312,7 @@ class Memory(Chosen):
         memory: as after ``forget``, a new layer of that name is free until it is remembered.
         """
         saved = storage.from_parts(state.get("metadata"), state.get("tensors", {}))
+        self.flush()
         given = as_patterns(exclude)
         check_known(saved, [pattern for pattern in given if not is_in(self.model, pattern)])
         loaded = without(saved, (*self.exclude, *given))
@@ -261,6 +322,7 @@ class Memory(Chosen):
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file to ship beside the model."""
+        self.flush()
         storage.save(path, self._state, self.options())
 
     @classmethod
@@ -308,6 +370,19 @@ class Memory(Chosen):
     def _anchored(self, found: Inventory) -> dict[str, Tensor]:
         # Frozen ones too: they may be unfrozen one day, and the data will be gone by then.
         return dict(found.norm_parameters()) if self.norms == "ewc" else {}
+
+    def _outputs(self, found: Inventory, likelihood: Likelihood | None) -> Outputs | None:
+        """What weighs the layers' outputs during a pass, if that is asked for."""
+        if self.factors == "input":
+            return None
+        blocks = [found.parameters[block.weight] for block in found.blocks.values()]
+        weights = {b.weight: p for b, p in zip(found.blocks.values(), blocks, strict=True)}
+        return Outputs(weights, likelihood=likelihood, seed=self._state.tasks)
+
+    def _unweighed(self, gathered: Gathered) -> Iterator[str]:
+        if self.factors == "kronecker":
+            missing = [n for n in gathered.covariances if n not in gathered.gradients]
+            yield from told_unweighed(missing)
 
     def _held(self, found: Inventory, gathered: Gathered) -> frozenset[str]:
         """Parameters that may not move at all from now on."""

@@ -11,6 +11,7 @@ from nscl.core.batches import describe
 from nscl.core.blocks import Block
 from nscl.core.inventory import Inventory
 from nscl.core.layers import Call, LayerType, layer_type_of
+from nscl.core.output_gradients import OutputTaps
 from nscl.core.overlaps import Aliases
 from nscl.core.patched import computes_as_its_type, is_patched
 from nscl.core.precision import full_precision
@@ -22,17 +23,20 @@ Sink = Callable[[Block, Observation, int | None], None]
 
 
 @contextmanager
-def observing(found: Inventory, sink: Sink, *, norms: bool = False) -> Iterator[Witness]:
+def observing(
+    found: Inventory, sink: Sink, *, norms: bool = False, taps: OutputTaps | None = None
+) -> Iterator[Witness]:
     """Report every call of every protected layer to ``sink``; yields what is seen besides.
 
     ``norms`` tells whether normalisation layers are held, so that no use of them may be missed.
+    ``taps`` follow the outputs, for their gradients.
     """
     protected = {name for block in found.blocks.values() for name in block.parameters}
     protected |= found.norm_parameters().keys() if norms else set()
     witness = Witness(found.names, Aliases(found.parameters), protected)
     with ExitStack() as stack:
         for module in found.uses:
-            leave = _leave(witness, module, found, sink)
+            leave = _leave(witness, module, found, sink, taps)
             _follow(stack, witness, module, _owned(module, found), leave)
         for name, norm in found.norms.items():
             own = frozenset(found.names[id(p)] for p in norm.parameters())
@@ -49,7 +53,7 @@ def _follow(
     witness: Witness,
     module: nn.Module,
     owned: frozenset[str],
-    leave: Callable[..., None],
+    leave: Callable[..., Any],
 ) -> None:
     # First of all, so that it has run when the layer's own hooks raise.
     enter = module.register_forward_pre_hook(_enter(witness, owned), prepend=True)
@@ -73,28 +77,29 @@ def _enter(witness: Witness, owned: frozenset[str]) -> Callable[..., None]:
 
 
 def _leave(
-    witness: Witness, module: nn.Module, found: Inventory, sink: Sink
-) -> Callable[..., None]:
+    witness: Witness, module: nn.Module, found: Inventory, sink: Sink, taps: OutputTaps | None
+) -> Callable[..., Any]:
     layer_type = layer_type_of(module)
     uses = found.uses[module]
     blocks = [found.blocks[use.block] if use.block else None for use in uses]
     layer = next((block for block in blocks if block), None)
     patched = is_patched(module)
 
-    def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+    def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         witness.running.pop()
         raised = output is None
         if raised or witness.blind or layer_type is None or layer is None:
-            return
+            return None
         with witness.looking_away(), torch.no_grad():
             call = Call(args, kwargs, output)
             if patched and not computes_as_its_type(module, call):
                 witness.altered.append(layer)
-                return
+                return None
             rows = _seen(layer, module, layer_type, call)
             for use, block, seen in zip(uses, blocks, rows, strict=True):
                 if block:
                     sink(block, seen, use.constant)
+            return taps.add(module, layer_type, blocks, call) if taps else None
 
     return hook
 

@@ -15,7 +15,10 @@ import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
+from nscl.core.pending import Pending
+from nscl.core.proximal import ProximalPlan, make_proximal_plan
 from nscl.core.pull import Pull
+from nscl.core.rules import Proximal
 from nscl.core.updates import Plan, make_plan, origins
 from nscl.errors import ProtectionError
 
@@ -38,7 +41,8 @@ class Protection:
     def __init__(self, memory: "Memory", optimizer: Optimizer) -> None:
         self._memory = memory
         self._optimizer = weakref.ref(optimizer)
-        self._plan, self._pull = Plan(), Pull({}, {})
+        self._plan: Plan | ProximalPlan = Plan()
+        self._pull, self._pending = Pull({}, {}), Pending()
         self._plan_key: tuple[Any, ...] | None = None
         self._planned: list[Tensor] = []  # kept alive: an id in the key must stay taken
         self._before: Mapping[str, Tensor] | None = None  # only while a step is under way
@@ -80,7 +84,8 @@ class Protection:
         )
 
     def remove(self) -> None:
-        """Take the hooks off; doing it twice is harmless."""
+        """Take the hooks off, once all steps are treated; doing it twice is harmless."""
+        self.flush()
         for handle in self._handles:
             handle.remove()
         self._pull.cancel()
@@ -114,7 +119,8 @@ class Protection:
         self._pull.cancel()
         self._make_plan(optimizer)
         acts_on_step = self._memory.acts_on == "step"
-        self._before = self._plan.snapshot() if acts_on_step else self._origins
+        on_step = isinstance(self._plan, Plan) and acts_on_step
+        self._before = self._plan.snapshot() if on_step else self._origins  # type: ignore[union-attr]
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if closure is None:
             self._pull.lend(optimizer)
@@ -139,10 +145,35 @@ class Protection:
             )
         self._pull.take_back(optimizer)
         self._memory._steps += 1
-        if self._memory.acts_on == "step":
+        if isinstance(self._plan, Plan) and self._memory.acts_on == "step":
             self._plan.project(before)
         elif not _was_skipped(optimizer):
-            self._plan.project(before, touched=_touched(optimizer, self._plan))
+            rated = isinstance(self._plan, ProximalPlan) and self._plan.rule.needs_rate
+            self._pending.note(optimizer, self._plan.parameters, rated=rated)
+            if self._pending.steps >= self._memory.every:
+                self.flush()
+
+    @torch.no_grad()
+    def flush(self) -> None:
+        """Treat the displacement now, if steps wait for it."""
+        if not self._pending.steps:
+            return
+        optimizer = self._optimizer()
+        if self._plan_key is None and optimizer is not None:
+            self._make_plan(optimizer)
+        self._plan.treat(self._origins, self._pending.take())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Steps that ``every`` has left waiting, for a checkpoint of weights as they are now.
+
+        ``memory.state_dict()`` treats them first, so that there is nothing to save here; a run that
+        must continue bit for bit in between saves this one beside the optimizer's state.
+        """
+        return self._pending.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved ``state_dict``, with the weights that were saved beside it."""
+        self._pending.load_state_dict(state)
 
     def _make_plan(self, optimizer: Optimizer) -> None:
         """Plan anew when the memory, the optimizer's parameters or the model's have changed."""
@@ -154,15 +185,21 @@ class Protection:
         owned = all(self._memory._owns(name, p) for name, p in self._plan.parameters.items())
         if key == self._plan_key and owned:
             return
+        if self._plan_key is not None:
+            self.flush()
         everything = self._memory._parameters()
         names = {id(p): name for name, p in everything.items()}
         moving = {names[id(p)]: p for p in held if id(p) in names and _can_move(p)}
         state, frobenius = self._memory._state, self._memory.scale == "frobenius"
-        self._plan = make_plan(state, self._memory.rule, moving, frobenius=frobenius)
-        self._pull = Pull(moving, state.anchors)
+        rule = self._memory.rule
+        if isinstance(rule, Proximal):
+            self._plan, self._pull = make_proximal_plan(state, rule, moving), Pull({}, {})
+        else:
+            self._plan = make_plan(state, rule, moving, frobenius=frobenius)
+            self._pull = Pull(moving, state.anchors)
         self._memory._narrowed |= self._plan.narrowed
         if self._memory.acts_on == "displacement":
-            self._origins = origins(self._plan, state, moving, everything)
+            self._origins = origins(self._plan.parameters, state, moving, everything)
             self._memory._tell_other_weights(everything)
         self._plan_key, self._planned = key, held
 
@@ -181,14 +218,6 @@ class Protection:
 def _can_move(parameter: Tensor) -> bool:
     """Optimizers move whatever has a gradient, also one left over from before it was frozen."""
     return parameter.requires_grad or parameter.grad is not None
-
-
-def _touched(optimizer: Optimizer, plan: Plan) -> set[str] | None:
-    """What an optimizer moves: parameters with a gradient; None (all) if it goes by other signs."""
-    held = (p for group in optimizer.param_groups for p in group["params"])
-    if all(p.grad is None for p in held):
-        return None
-    return {name for name, p in plan.parameters.items() if p.grad is not None}
 
 
 def _was_skipped(optimizer: Optimizer) -> bool:

@@ -18,6 +18,11 @@ def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def rank_and_world() -> tuple[int, int]:
+    """This process's number, and how many there are."""
+    return (dist.get_rank(), dist.get_world_size()) if is_distributed() else (0, 1)
+
+
 def sum_over_ranks(tensor: Tensor) -> Tensor:
     """The sum of every rank's tensor, on the CPU; the tensor itself in a single process."""
     return _all_reduce(tensor, dist.ReduceOp.SUM) if is_distributed() else tensor

@@ -16,6 +16,7 @@ from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
 from nscl.core.losses import default_loss, samples_of
 from nscl.core.observer import differentiating, evaluating, observing
+from nscl.core.output_moments import Outputs
 from nscl.core.ranks import (
     any_rank,
     as_on_first_rank,
@@ -44,6 +45,7 @@ class Gathered:
     norms_seen: set[str]
     used: set[str]  # parameters of unsupported layers that ran
     unreached: list[str]  # parameters of norms that ran, on which no loss depends
+    gradients: dict[str, Covariance]  # second moments at the layers' outputs, mean over samples
 
 
 class Pass:
@@ -58,11 +60,13 @@ class Pass:
         batch_mean: bool = False,
         norms_held: bool = True,
         exact: bool = False,
+        outputs: Outputs | None = None,
     ) -> None:
         self.model, self.found, self.batch_mean = model, found, batch_mean
         self.sums: dict[str, RunningSums | TokenCounts] = {}
         self.norms, self.fisher = norms, _fisher_sums(norms) if norms else None
         self.norms_held, self.exact = norms_held, exact
+        self.outputs = outputs
         self.norms_seen: set[str] = set()
         self.used: set[str] = set()
         self.batches = 0
@@ -77,8 +81,9 @@ class Pass:
         listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
         total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
         taken = self._taken(listed)
-        watching = observing(self.found, self._add, norms=self.norms_held)
-        with evaluating(self.model), differentiating(self.norms.values()), watching as witness:
+        taps = self.outputs.taps if self.outputs else None
+        watching = observing(self.found, self._add, norms=self.norms_held, taps=taps)
+        with evaluating(self.model), differentiating(self._differentiated()), watching as witness:
             self.norms_seen, self.used = witness.norms_seen, witness.used
             for batch in in_lockstep(taken) if self.is_collective else taken:
                 self._one(batch, forward, loss, witness)
@@ -88,6 +93,11 @@ class Pass:
                     print(message, end="", file=sys.stderr, flush=True)
         if progress:
             print(file=sys.stderr)
+
+    def _differentiated(self) -> list[Tensor]:
+        """Parameters that take part in the graph: norms for F, weights so that outputs have one."""
+        blocks = self.found.blocks.values() if self.outputs else ()
+        return [*self.norms.values(), *(self.found.parameters[b.weight] for b in blocks)]
 
     def _taken(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Batches ready for the model; a problem with the last one is raised when asked for more.
@@ -103,7 +113,7 @@ class Pass:
                 raise self._problem
 
     def _one(self, batch: Any, forward: Forward, loss: Loss | None, witness: Witness) -> None:
-        with torch.set_grad_enabled(self.fisher is not None):
+        with torch.set_grad_enabled(self.fisher is not None or self.outputs is not None):
             self.in_forward = True
             output = self._forward(batch, forward)
             self.in_forward = False
@@ -111,12 +121,22 @@ class Pass:
                 try:
                     witness.testify()  # now: the whole of the data may take hours
                     with witness.looking_away():
-                        self._add_fisher(output, batch, loss)
+                        self._add_gradients(output, batch, loss)
                 except Exception as problem:
                     self._problem = problem
+            if self.outputs is not None:
+                self.outputs.taps.clear()
 
-    def _add_fisher(self, output: Any, batch: Any, loss: Loss | None) -> None:
-        if self.fisher is not None:
+    def _add_gradients(self, output: Any, batch: Any, loss: Loss | None) -> None:
+        if self.outputs is not None:
+            value = None if loss is None else loss(output, batch)
+            samples = samples_of(output, batch)
+            norms = list(self.norms.values())
+            found = self.outputs.add(output, value, samples, norms)
+            if self.fisher is not None:
+                means = [None if g is None else g / samples for g in found]
+                self.fisher.add_gradients(means, samples)
+        elif self.fisher is not None:
             value = default_loss(output) if loss is None else loss(output, batch)
             if loss is None and not value.requires_grad:
                 raise FeatureError(
@@ -231,7 +251,10 @@ def _over_ranks(current: Pass) -> Gathered:
     anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
     unreached = [n for n in held if n not in anchors] if current.fisher else []
     anchors = {n: a for n, a in anchors.items() if n in held}
-    return Gathered(covariances, anchors, seen, used, unreached)
+    gradients: dict[str, Covariance] = {}
+    if current.outputs is not None:
+        gradients = current.outputs.over_ranks({n: current.found.blocks[n] for n in covariances})
+    return Gathered(covariances, anchors, seen, used, unreached, gradients)
 
 
 def _on_any_rank(names: Iterable[str], seen: set[str]) -> set[str]:

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+# How a block can be held, as told: by a hard or soft projection, or by a proximal rule.
+HELD = ("null space", "both factors", "inputs")
+
 
 @dataclass(frozen=True)
 class LayerReport:
@@ -17,6 +20,9 @@ class LayerReport:
     share: float  # the paper's R
     condition: float
     protected_by: str
+    # Of a rule on both factors: all out × features dimensions, and Σ 1/(1 + r) over them.
+    dimensions: int | None = None
+    free_dimensions: float | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,8 @@ class Report:
     @property
     def total(self) -> LayerReport:
         """All remembered layers as if they were one; R weighs every layer alike."""
-        seen = [layer for layer in self.layers if layer.protected_by == "null space"]
+        seen = [layer for layer in self.layers if layer.protected_by in HELD]
+        weighed = [layer for layer in seen if layer.dimensions is not None]
         return LayerReport(
             name="total",
             kind=f"{len(seen)} layers",
@@ -49,13 +56,17 @@ class Report:
             free=_whole(sum(layer.free for layer in seen)),
             share=sum(layer.share for layer in seen) / len(seen) if seen else 0.0,
             condition=max((layer.condition for layer in seen), default=1.0),
-            protected_by="null space" if seen else "nothing yet",
+            protected_by=_common([layer.protected_by for layer in seen]) or "nothing yet",
+            dimensions=sum(layer.dimensions or 0 for layer in weighed) if weighed else None,
+            free_dimensions=sum(layer.free_dimensions or 0.0 for layer in weighed)
+            if weighed
+            else None,
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What deserves attention: layers that cannot learn, layers that are not held."""
-        seen = [layer for layer in self.layers if layer.protected_by == "null space"]
+        seen = [layer for layer in self.layers if layer.protected_by in HELD]
         none = [layer.name for layer in seen if layer.free < 0.5]
         full = [layer.name for layer in seen if layer.free >= layer.features]
         notes = []
@@ -79,8 +90,14 @@ class Report:
         return {**written, "total": asdict(self.total), "notes": list(self.notes)}
 
     def __str__(self) -> str:
-        head = ("layer", "kind", "protected by", "features", "free", "%", "R", "condition")
-        rows = [_report_row(layer) for layer in (*self.layers, self.total)]
+        head: tuple[str, ...] = (
+            "layer", "kind", "protected by", "features", "free", "%", "R", "condition",
+        )  # fmt: skip
+        lines_of = (*self.layers, self.total)
+        rows = [_report_row(layer) for layer in lines_of]
+        if self.total.dimensions is not None:
+            head = (*head, "dimensions", "free dim.")
+            rows = [(*row, *_dimensions(layer)) for row, layer in zip(rows, lines_of, strict=True)]
         guarded = ", ".join(self.optimizers) or "no optimizer"
         lines = [f"nscl memory of {self.tasks} task(s), protecting {guarded}"]
         lines += _table(head, rows)
@@ -95,6 +112,9 @@ class LayerForgetting:
     name: str
     drift: float  # mean over remembered rows of ‖Δoutput‖²
     relative: float  # the same over the mean ‖output‖²
+    # Weighed by the loss's gradients, where they were remembered (factors="kronecker"):
+    loss: float | None = None  # predicted rise of the old loss per sample, ½ tr(G ΔW C ΔWᵀ)
+    weighed: float | None = None  # relative as above; what Budget keeps at or below its drift
 
 
 @dataclass(frozen=True)
@@ -110,11 +130,16 @@ class Forgetting:
         return asdict(self)
 
     def __str__(self) -> str:
-        rows = [
+        head: tuple[str, ...] = ("layer", "drift", "relative")
+        rows: list[tuple[str, ...]] = [
             (layer.name, f"{layer.drift:.3g}", f"{layer.relative:.3g}")
             for layer in (*self.layers, self.total)
         ]
-        lines = _table(("layer", "drift", "relative"), rows)
+        if self.total.loss is not None:
+            head = (*head, "weighed", "loss")
+            both = zip(rows, (*self.layers, self.total), strict=True)
+            rows = [(*row, _number(layer.weighed), _number(layer.loss)) for row, layer in both]
+        lines = _table(head, rows, text=1)
         lines += [f"statistics of {s.name} moved by {s.shift:.3g} σ" for s in _largest(self)]
         return "\n".join(lines)
 
@@ -147,9 +172,23 @@ def _report_row(layer: LayerReport) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of text to the left, columns of numbers to the right."""
-    text = 3 if len(head) > 3 else 1
+def _common(words: Sequence[str]) -> str:
+    """All of them in one, each once."""
+    return ", ".join(dict.fromkeys(words))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _dimensions(layer: LayerReport) -> tuple[str, str]:
+    if layer.dimensions is None or layer.free_dimensions is None:
+        return "", ""
+    return str(layer.dimensions), f"{layer.free_dimensions:.1f}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, text: int = 3) -> list[str]:
+    """So many columns of text to the left, columns of numbers to the right."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
 
     def line(row: Sequence[str]) -> str:

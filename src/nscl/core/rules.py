@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from nscl.core.kronecker import LARGEST, smallest_multiplier
+
 
 @runtime_checkable
 class Rule(Protocol):
@@ -176,8 +178,90 @@ class Ridge(NotLiteral):
         return weights.masked_fill(_noise(eigenvalues, floor), 1.0)
 
 
-RULES: dict[str, type[Ratio | Energy | Tolerance | Ridge]] = {
-    rule.__name__: rule for rule in (Ratio, Energy, Tolerance, Ridge)
+class Proximal(NotLiteral):
+    """A rule on the whole displacement since the last ``remember``, treated by a proximal step.
+
+    What is held, and how much, depends on the displacement itself and on the optimizer's rate, so
+    ``weights`` in [0, 1] only describe it: ``1/(1 + T·λ/λ̄)`` per input direction.
+    """
+
+    soft: ClassVar[bool] = True
+    needs_rate: ClassVar[bool] = False
+
+    def __call__(
+        self, eigenvalues: Tensor, *, tasks: int = 1, floor: Tensor | float | None = None
+    ) -> Tensor:
+        """How free each input direction is at strength 1, for reports."""
+        return Ridge(1.0)(eigenvalues, tasks=tasks, floor=floor)
+
+    def multiplier(
+        self, ratios: Tensor, squares: Tensor, *, rate: float, allowance: float
+    ) -> float:
+        """M of the step ``E ← E / (1 + m·r)``, given r, E², the sum of rates and the allowance."""
+        raise NotImplementedError
+
+    def allowance(self, energy: float) -> float:
+        """What a layer may cost, given what its remembered weights would."""
+        return math.inf
+
+
+@dataclass(frozen=True)
+class Penalty(Proximal):
+    """Add ``strength/2 · tr(G̃ ΔW C̃ ΔWᵀ)`` to the loss, by a proximal step after the optimizer's.
+
+    Decoupled from the optimizer, as AdamW's weight decay is: after steps with learning rates η the
+    displacement is divided by ``1 + strength·Ση·r`` along each direction.
+
+    >>> Penalty(2.0).multiplier(torch.ones(1), torch.ones(1), rate=0.25, allowance=0.0)
+    0.5
+    """
+
+    strength: float = 1.0
+    needs_rate: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _positive("Penalty: strength", self.strength)
+
+    def multiplier(
+        self, ratios: Tensor, squares: Tensor, *, rate: float, allowance: float
+    ) -> float:
+        """The strength times the sum of the learning rates."""
+        return min(LARGEST, self.strength * rate)
+
+
+@dataclass(frozen=True)
+class Budget(Proximal):
+    """Keep each layer's relative drift on old data at or below ``drift``, and change nothing else.
+
+    The displacement is projected onto the ellipsoid ``tr(G ΔW C ΔWᵀ) ≤ drift · tr(G W* C W*ᵀ)``:
+    free of rates, epochs and optimizers, and a guarantee that ``forgetting()`` can check.
+
+    >>> rule = Budget(0.25)
+    >>> m = rule.multiplier(
+    ...     torch.ones(1).double(), torch.ones(1).double(), rate=0.0, allowance=rule.allowance(1.0)
+    ... )
+    >>> round(m, 6)  # a displacement of 1 comes to lie at 0.5
+    1.0
+    """
+
+    drift: float = 0.01
+
+    def __post_init__(self) -> None:
+        _positive("Budget: drift", self.drift)
+
+    def multiplier(
+        self, ratios: Tensor, squares: Tensor, *, rate: float, allowance: float
+    ) -> float:
+        """The least that brings the displacement back into its budget."""
+        return smallest_multiplier(ratios, squares, allowance)
+
+    def allowance(self, energy: float) -> float:
+        """A share of what the remembered weights themselves amount to."""
+        return self.drift * energy
+
+
+RULES: dict[str, type[Ratio | Energy | Tolerance | Ridge | Penalty | Budget]] = {
+    rule.__name__: rule for rule in (Ratio, Energy, Tolerance, Ridge, Penalty, Budget)
 }
 
 

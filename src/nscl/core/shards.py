@@ -29,6 +29,27 @@ def part_of(remembered: Tensor, name: str, parameter: Tensor) -> Tensor:
     return part.to(here.device, here.dtype)
 
 
+def gathered(part: Tensor, parameter: Tensor) -> Tensor:
+    """The whole of a tensor of which each rank has computed its parameter's part."""
+    if not is_sharded(parameter):
+        return part
+    from torch.distributed.tensor import DTensor  # slow to import
+
+    return DTensor.from_local(
+        part,
+        parameter.device_mesh,  # type: ignore[attr-defined]
+        parameter.placements,  # type: ignore[attr-defined]
+        shape=parameter.shape,
+        stride=parameter.stride(),
+    ).full_tensor()
+
+
+def add_part(change: Tensor, name: str, parameter: Tensor) -> None:
+    """Add to a parameter what of a whole tensor belongs to the rows that live here."""
+    start, stop = local_rows(name, parameter)
+    local(parameter.detach()).add_(change[start:stop] if change.ndim else change)
+
+
 def is_sharded(tensor: Tensor) -> bool:
     """Whether some rank holds less than the whole of dimension 0."""
     placements = getattr(tensor, "placements", ())
@@ -43,7 +64,7 @@ def is_sharded(tensor: Tensor) -> bool:
 def local_rows(name: str, tensor: Tensor) -> tuple[int, int]:
     """Which rows of dimension 0 live here."""
     placements = getattr(tensor, "placements", None)
-    rows = tensor.shape[0]
+    rows = tensor.shape[0] if tensor.ndim else 1
     if placements is None:
         return 0, rows
     sharded = [p for p in placements if not p.is_replicate()]

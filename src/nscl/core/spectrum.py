@@ -66,11 +66,16 @@ def decompose(
     """
     if rule.literal:
         return _decompose_literally(covariance, rule)
-    values, vectors = _eigh(covariance)
-    values = values.clamp_min_(0.0)
+    values, vectors = eigenpairs(covariance)
     floor = default_floor(values) + NOISE_MARGIN * _noise_along(vectors, noise)
     weights = rule(values, tasks=tasks, floor=floor)
     return Spectrum(values, weights, floor), vectors
+
+
+def eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, clamped at zero, and eigenvectors of second moments ``[groups, d, d]``."""
+    values, vectors = _eigh(matrix)
+    return values.clamp_min_(0.0), vectors
 
 
 def _noise_along(vectors: Tensor, noise: Tensor | float) -> Tensor:

@@ -1,6 +1,6 @@
 """Everything a memory knows, as one immutable value: replaced whole, so never half updated."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -10,15 +10,18 @@ from nscl.core.anchors import Anchor
 from nscl.core.blocks import Block
 from nscl.core.covariance import Covariance
 from nscl.core.inventory import Inventory
+from nscl.core.kronecker import Kronecker, make_kronecker, make_token_kronecker
 from nscl.core.layers import running_statistics
 from nscl.core.projection import Mask, Projection, thin_projection
 from nscl.core.remembering import Gathered
 from nscl.core.room import room_for
-from nscl.core.rules import Rule
+from nscl.core.rules import Proximal, Rule
 from nscl.core.shards import local, whole
-from nscl.core.spectrum import Spectrum, decompose
+from nscl.core.spectrum import Spectrum, decompose, eigenpairs
 from nscl.core.statistics import snapshot
 from nscl.errors import ModelMismatchError
+
+Held = Projection | Mask | Kronecker  # how a block's displacement is held
 
 
 @dataclass(frozen=True)
@@ -28,27 +31,34 @@ class State:
     blocks: Mapping[str, Block] = field(default_factory=dict)
     covariances: Mapping[str, Covariance] = field(default_factory=dict)
     spectra: Mapping[str, Spectrum] = field(default_factory=dict)
-    projections: Mapping[str, Projection | Mask] = field(default_factory=dict)
+    projections: Mapping[str, Held] = field(default_factory=dict)
+    gradients: Mapping[str, Covariance] = field(default_factory=dict)  # at the outputs of blocks
     reference: Mapping[str, Tensor] = field(default_factory=dict)  # weights at the last remember
     anchors: Mapping[str, Anchor] = field(default_factory=dict)
     held: frozenset[str] = frozenset()  # parameters that may not move at all
     statistics: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    rest: Mapping[str, Tensor] = field(default_factory=dict)  # all else that recall needs
     tasks: int = 0
 
     def analysed(self, previous: "State", rule: Rule, *, frobenius: bool) -> "State":
         """The same state with spectra and projections; those that did not change are kept."""
         spectra: dict[str, Spectrum] = {}
-        projections: dict[str, Projection | Mask] = {}
+        projections: dict[str, Held] = {}
         for name, covariance in self.covariances.items():
-            if previous.covariances.get(name) is covariance:
+            gradient = self.gradients.get(name)
+            is_known = previous.covariances.get(name) is covariance
+            if is_known and previous.gradients.get(name) is gradient:
                 spectra[name] = previous.spectra[name]
                 projections[name] = previous.projections[name]
             else:
                 block = self.blocks[name]
                 dtype = self.reference[block.weight].dtype
                 with room_for(block):
-                    found = analyse(block, covariance, rule, frobenius=frobenius, dtype=dtype)
-                spectra[name], projections[name] = found
+                    spectra[name], projections[name] = (
+                        factorise(block, covariance, gradient, rule, dtype=dtype)
+                        if isinstance(rule, Proximal)
+                        else analyse(block, covariance, rule, frobenius=frobenius, dtype=dtype)
+                    )
         return replace(self, spectra=spectra, projections=projections)
 
     @property
@@ -59,12 +69,14 @@ class State:
             "projections": sum(p.nbytes for p in self.projections.values()),
             "reference": sum(local(t).nbytes for t in self.reference.values()),
             "anchors": sum(a.fisher.nbytes + a.pull.nbytes for a in self.anchors.values()),
+            "gradients": sum(g.nbytes for g in self.gradients.values()),
+            "rest": sum(local(t).nbytes for t in self.rest.values()),
         }
 
 
 def analyse(
     block: Block, covariance: Covariance, rule: Rule, *, frobenius: bool, dtype: torch.dtype
-) -> tuple[Spectrum, Projection | Mask]:
+) -> tuple[Spectrum, Held]:
     """Decompose a block's covariance and build its projection in the parameter's precision."""
     if block.layout == "tokens":
         return _analyse_tokens(covariance, dtype)
@@ -72,8 +84,39 @@ def analyse(
     noise = covariance.rounding(dense, block.features)
     spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
     projection = thin_projection(vectors, spectrum.weights, frobenius=frobenius)
-    precise = torch.float64 if dtype == torch.float64 else torch.float32
-    return spectrum, projection.to(device=torch.device("cpu"), dtype=precise)
+    return spectrum, projection.to(device=torch.device("cpu"), dtype=_precise(dtype))
+
+
+def _precise(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def factorise(
+    block: Block,
+    covariance: Covariance,
+    gradient: Covariance | None,
+    rule: Rule,
+    *,
+    dtype: torch.dtype,
+    features: Sequence[int] | None = None,
+) -> tuple[Spectrum, Kronecker]:
+    """Decompose both factors of a block; ``features`` are those that can move, if not all."""
+    outputs = None if gradient is None else eigenpairs(gradient.dense())
+    if block.layout == "tokens":
+        counts = covariance.sums / covariance.rows
+        weights = rule(counts[None], tasks=covariance.tasks, floor=0.0)
+        found = make_token_kronecker(counts, outputs, tasks=covariance.tasks)
+        spectrum = Spectrum(counts[None], weights, counts.new_zeros(1, 1))
+    else:
+        dense = covariance.dense()
+        noise = covariance.rounding(dense, block.features)
+        if features is not None:
+            index = torch.tensor(features, device="cpu")
+            dense, noise = dense[:, index][:, :, index], noise[:, index]
+        spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
+        inputs = (spectrum.eigenvalues, spectrum.floor, vectors)
+        found = make_kronecker(inputs, outputs, tasks=covariance.tasks)
+    return spectrum, found.to(device=torch.device("cpu"), dtype=_precise(dtype))
 
 
 def _analyse_tokens(covariance: Covariance, dtype: torch.dtype) -> tuple[Spectrum, Mask]:
@@ -84,14 +127,27 @@ def _analyse_tokens(covariance: Covariance, dtype: torch.dtype) -> tuple[Spectru
     return spectrum, Mask(free.to(dtype))
 
 
-def extend(state: State, found: Inventory, gathered: Gathered, *, held: frozenset[str]) -> State:
-    """The state after one more task; weights and statistics are remembered as they are now."""
+def extend(
+    state: State,
+    found: Inventory,
+    gathered: Gathered,
+    *,
+    held: frozenset[str],
+    rest: Mapping[str, Tensor],
+) -> State:
+    """The state after one more task; weights and statistics are remembered as they are now.
+
+    ``rest`` is everything the model computes with, of which what is not held is kept for recall.
+    """
     covariances = dict(state.covariances)
     for name, new in gathered.covariances.items():
         covariances[name] = covariances[name].plus(new) if name in covariances else new
     anchors = dict(state.anchors)
     for name, anchor in gathered.anchors.items():
         anchors[name] = anchors[name].plus(anchor) if name in anchors else anchor
+    gradients = dict(state.gradients)
+    for name, new in gathered.gradients.items():
+        gradients[name] = gradients[name].plus(new) if name in gradients else new
     blocks = {name: found.blocks[name] for name in covariances}
     kept = {p for block in blocks.values() for p in block.parameters} | held | set(anchors)
     seen = gathered.norms_seen | set(state.statistics)
@@ -103,6 +159,8 @@ def extend(state: State, found: Inventory, gathered: Gathered, *, held: frozense
         anchors=anchors,
         held=held,
         statistics=snapshot(norms),
+        gradients=gradients,
+        rest={name: t.detach().clone() for name, t in rest.items() if name not in kept},
         tasks=state.tasks + 1,
     )
 
@@ -117,29 +175,38 @@ def combine(mine: State, other: State, *, same_tasks: bool) -> State:
                 f"the two memories were made of different weights: '{name}' differs; merge "
                 "memories of one and the same model"
             )
-    covariances = dict(mine.covariances)
-    for name, new in other.covariances.items():
-        old = covariances.get(name)
-        if old is None:
-            # The other's sums may lie in a file that disappears with it: take the tensor itself.
-            covariances[name] = replace(new, stored=new.sums)
-        else:
-            covariances[name] = old.plus(new, same_tasks=same_tasks)
     anchors = dict(mine.anchors)
     for name, anchor in other.anchors.items():
         old_anchor = anchors.get(name)
         if old_anchor is not None:
             anchor = old_anchor.mixed(anchor) if same_tasks else old_anchor.plus(anchor)
         anchors[name] = anchor
+    reference = {**other.reference, **mine.reference}
     return State(
         blocks={**other.blocks, **mine.blocks},
-        covariances=covariances,
-        reference={**other.reference, **mine.reference},
+        covariances=_sum(mine.covariances, other.covariances, same_tasks=same_tasks),
+        gradients=_sum(mine.gradients, other.gradients, same_tasks=same_tasks),
+        reference=reference,
         anchors=anchors,
         held=mine.held | other.held,
         statistics={**other.statistics, **mine.statistics},
+        rest={n: t for n, t in {**other.rest, **mine.rest}.items() if n not in reference},
         tasks=max(mine.tasks, other.tasks) if same_tasks else mine.tasks + other.tasks,
     )
+
+
+def _sum(
+    mine: Mapping[str, Covariance], other: Mapping[str, Covariance], *, same_tasks: bool
+) -> dict[str, Covariance]:
+    total = dict(mine)
+    for name, new in other.items():
+        old = total.get(name)
+        if old is None:
+            # The other's sums may lie in a file that disappears with it: take the tensor itself.
+            total[name] = replace(new, stored=new.sums)
+        else:
+            total[name] = old.plus(new, same_tasks=same_tasks)
+    return total
 
 
 def check_model(state: State, found: Inventory) -> None:

@@ -25,13 +25,15 @@ from nscl.core.shards import whole
 from nscl.core.state import State
 from nscl.errors import MemoryFileError
 
-FORMAT, VERSION = "nscl-memory", 1
+FORMAT, VERSION = "nscl-memory", 2
 
 
 def to_tensors(state: State) -> dict[str, Tensor]:
     """All tensors of a state under flat names."""
     tensors = {f"covariance/{name}": c.sums for name, c in state.covariances.items()}
     tensors |= {f"reference/{name}": whole(t) for name, t in state.reference.items()}
+    tensors |= {f"gradient/{name}": g.sums for name, g in state.gradients.items()}
+    tensors |= {f"rest/{name}": whole(t) for name, t in state.rest.items()}
     for name, anchor in state.anchors.items():
         tensors |= {f"fisher/{name}": anchor.fisher, f"pull/{name}": anchor.pull}
     for name, kept in state.statistics.items():
@@ -54,6 +56,10 @@ def to_metadata(state: State, options: Mapping[str, Any]) -> dict[str, Any]:
             }
             for name, c in state.covariances.items()
         },
+        "gradients": {
+            name: {"rows": g.rows, "tasks": g.tasks, "noise": g.noise}
+            for name, g in state.gradients.items()
+        },
         "batches": {name: anchor.batches for name, anchor in state.anchors.items()},
         "held": sorted(state.held),
     }
@@ -69,7 +75,12 @@ def from_parts(metadata: Any, tensors: Mapping[str, Tensor]) -> State:
                 name: Covariance(tensors[f"covariance/{name}"].double(), **written["seen"])
                 for name, written in metadata["blocks"].items()
             },
+            gradients={
+                name: Covariance(tensors[f"gradient/{name}"].double(), **seen)
+                for name, seen in metadata.get("gradients", {}).items()
+            },
             reference=_under(tensors, "reference/"),
+            rest=_under(tensors, "rest/"),
             anchors={
                 name: Anchor(tensors[f"fisher/{name}"], tensors[f"pull/{name}"], batches)
                 for name, batches in metadata["batches"].items()

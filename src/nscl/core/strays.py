@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nscl.core.blocks import Block
+from nscl.core.kronecker import Kronecker
 from nscl.core.pieces import pieces
 from nscl.core.precision import full_precision
 from nscl.core.projection import Mask, Projection
@@ -76,7 +77,9 @@ def strayed(
     found = [name for name in sorted(state.held) if _has_moved(name, state, parameters)]
     for moved in _displacements(state, parameters):
         block, projection = moved.block, state.projections[moved.block.name]
-        if block.name in ignore or not _can_tell(block, state, parameters):
+        if isinstance(projection, Kronecker) or block.name in ignore:
+            continue
+        if not _can_tell(block, state, parameters):
             continue
         eps = torch.finfo(parameters[block.weight].dtype).eps
         with full_precision(parameters[block.weight].device.type):
@@ -171,7 +174,8 @@ def _unscaled(projection: Projection) -> Projection:
 
 def _can_tell(block: Block, state: State, parameters: Mapping[str, Tensor]) -> bool:
     weights = state.spectra[block.name].weights
-    hard = bool(((weights == 0) | (weights == 1)).all())
+    is_proximal = isinstance(state.projections[block.name], Kronecker)
+    hard = not is_proximal and bool(((weights == 0) | (weights == 1)).all())
     both = (state.reference[block.weight], parameters[block.weight])
     is_half = any(tensor.element_size() < 4 for tensor in both)
     return hard and (block.layout == "tokens" or not is_half)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nscl.core.blocks import Bias, Block
+from nscl.core.kronecker import Kronecker
 from nscl.core.pieces import Piece, hold, pieces
 from nscl.core.precision import full_precision
 from nscl.core.projection import Mask, Projection, thin_projection
@@ -58,6 +59,10 @@ class Plan:
         for name, delta in deltas.items():
             local(self.parameters[name].detach()).copy_(delta.add_(before[name]))
 
+    def treat(self, origins: Mapping[str, Tensor], rates: Mapping[str, float]) -> None:
+        """Project the displacements from ``origins`` of what was moved; rates do not matter."""
+        self.project(origins, touched=rates.keys())
+
 
 def make_plan(state: State, rule: Rule, moving: Mapping[str, Tensor], *, frobenius: bool) -> Plan:
     """Plan for the parameters ``moving`` with one optimizer."""
@@ -68,6 +73,8 @@ def make_plan(state: State, rule: Rule, moving: Mapping[str, Tensor], *, frobeni
     for name, projection in state.projections.items():
         block = state.blocks[name]
         plan.parameters |= {p: moving[p] for p in block.parameters if p in moving}
+        if isinstance(projection, Kronecker):
+            continue  # a proximal plan's
         if block.layout == "tokens":
             if block.weight in moving:
                 masks += pieces(block, beside(moving[block.weight], projection), moving)
@@ -88,7 +95,10 @@ def make_plan(state: State, rule: Rule, moving: Mapping[str, Tensor], *, frobeni
 
 
 def origins(
-    plan: Plan, state: State, moving: Mapping[str, Tensor], everything: Mapping[str, Tensor]
+    parameters: Mapping[str, Tensor],
+    state: State,
+    moving: Mapping[str, Tensor],
+    everything: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """Where whole displacements are counted from: the weights at the last ``remember``.
 
@@ -96,12 +106,12 @@ def origins(
     fixed, away from its place, the other is counted from where it is now: its way back to the
     reference would be a movement of old outputs.
     """
-    found = {name: part_of(state.reference[name], name, p) for name, p in plan.parameters.items()}
+    found = {name: part_of(state.reference[name], name, p) for name, p in parameters.items()}
     for block in state.blocks.values():
         fixed = [name for name in block.parameters if name not in moving]
         if any(_left_its_place(name, state, everything[name]) for name in fixed):
             for name in found.keys() & set(block.parameters):
-                found[name] = local(plan.parameters[name].detach()).clone()
+                found[name] = local(parameters[name].detach()).clone()
     return found
 
 
@@ -112,17 +122,18 @@ def _left_its_place(name: str, state: State, parameter: Tensor) -> bool:
 
 def difference(now: Tensor, before: Tensor) -> Tensor:
     """How far a parameter is from where it was, in the precision that it is projected in."""
-    precision = _precision(now)
+    precision = project_precision(now)
     return (now.to(precision) - before.to(precision)).contiguous()
 
 
-def _precision(tensor: Tensor) -> torch.dtype:
+def project_precision(tensor: Tensor) -> torch.dtype:
+    """In which precision a parameter's displacement is multiplied."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 def beside(parameter: Tensor, projection: Projection | Mask) -> Projection | Mask:
     """A projection where, and in the precision in which, its parameter is projected."""
-    return projection.to(device=parameter.device, dtype=_precision(parameter))
+    return projection.to(device=parameter.device, dtype=project_precision(parameter))
 
 
 def _with_biases(

@@ -35,10 +35,15 @@ class AGEM(Replay):
     def __init__(self, lab: Lab, options: AGEMOptions) -> None:
         super().__init__(lab, options)
         self.reference_batch = options.reference_batch
+        self._reference = 0.0, torch.empty(0)
+
+    def recall(self) -> None:
+        """Loss and gradient of a batch of the memory."""
+        self._reference = self.reference_gradient(self.reference_batch)
 
     def corrected(self, gradient: Tensor, batch: Batch) -> Tensor:
         """Remove what points against the reference gradient, if anything does."""
-        loss, reference = self.reference_gradient(self.reference_batch)
+        loss, reference = self._reference
         pair = torch.stack([gradient, reference])
         products = inner(pair, pair)
         weight = reference_weight(products)

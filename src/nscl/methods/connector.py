@@ -1,9 +1,10 @@
 """Connector: the mean of a stable and a plastic network (Lin et al., CVPR 2022). METHODS §18.
 
-Two networks start where the previous task ended. One learns freely, its features held near those
-of the previous network by their squared distance; the other learns under Adam-NSCL's projection.
-The t-th task ends with ``(1 − 1/t)·stable + (1/t)·plastic``, running statistics included, and that
-network is remembered. A task takes twice the steps of Adam-NSCL's.
+Two networks start where the previous task ended. One learns without projection, its features held
+near those of the previous network by their squared distance; the other learns under Adam-NSCL's
+projection. The penalty on norm layers holds both. The t-th task ends with
+``(1 − 1/t)·stable + (1/t)·plastic``, running statistics included, and that network is remembered.
+A task takes twice the steps of Adam-NSCL's.
 """
 
 import warnings
@@ -15,6 +16,7 @@ from pydantic import NonNegativeFloat
 from torch import Tensor
 from torch.optim import Optimizer
 
+from nscl.core.pull import Pull
 from nscl.errors import NsclWarning
 from nscl.methods.adam_nscl import AdamNSCL, AdamNSCLOptions
 from nscl.methods.base import Batch, Lab, Method, Outcome, Phase
@@ -30,7 +32,7 @@ class ConnectorOptions(AdamNSCLOptions):
 
 
 class Connector(AdamNSCL):
-    """Adam-NSCL with a free companion that is averaged in."""
+    """Adam-NSCL with an unprojected companion that is averaged in."""
 
     options_type = ConnectorOptions
     tuning: ClassVar = {"a": (3.0, 30.0, 300.0), "feature_coef": (0.1, 1.0, 10.0)}
@@ -57,11 +59,19 @@ class Connector(AdamNSCL):
             self.model.load_state_dict(self._start)
 
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
-        """Guarded, but for the plastic network."""
+        """Guarded; of the guard the plastic network has only the penalty on norm layers."""
         if phase.name != PLASTIC.name:
             return super().optimizer(task, phase)
         self.close()
-        return Method.optimizer(self, task, phase)
+        optimizer = Method.optimizer(self, task, phase)
+        self._pull_norms(optimizer)
+        return optimizer
+
+    def _pull_norms(self, optimizer: Optimizer) -> None:
+        """Lend every step the penalty's gradient, as a protection does for the stable network."""
+        pull = Pull(dict(self.model.named_parameters()), self.memory._state.anchors)
+        optimizer.register_step_pre_hook(lambda stepping, *_: pull.lend(stepping))
+        optimizer.register_step_post_hook(lambda stepping, *_: pull.take_back(stepping))
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
         """The plastic network's features stay near those of the previous network."""

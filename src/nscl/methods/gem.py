@@ -47,9 +47,18 @@ class GEM(Replay):
         self.choices = options
         self._rows = torch.empty(0, 0)
 
+    def recall(self) -> None:
+        """One row per old task, one task at a time, into a buffer that is kept between steps."""
+        tasks = self.memory.tasks
+        shape = (len(tasks), sum(p.numel() for p in self._learned))
+        if self._rows.shape != shape:
+            self._rows = self._learned[0].new_empty(shape)
+        for row, task in enumerate(tasks):
+            self._rows[row] = self.task_gradient(task)
+
     def corrected(self, gradient: Tensor, batch: Batch) -> Tensor:
         """Project, if a constraint is violated; where the solver fails, g is used and counted."""
-        rows = self._task_gradients(gradient)
+        rows = self._rows
         products = inner(rows, gradient[None])[:, 0]
         figures = dict.fromkeys(_FIGURES, 0.0)
         figures["constraints"] = float((products < 0).double().mean())
@@ -66,15 +75,6 @@ class GEM(Replay):
                 figures["weight"] = float(weights.mean())
         self.figures.add(**figures)
         return corrected
-
-    def _task_gradients(self, like: Tensor) -> Tensor:
-        """One row per old task, one task at a time, into a buffer that is kept between steps."""
-        shape = (len(self.memory.tasks), len(like))
-        if self._rows.shape != shape:
-            self._rows = like.new_empty(shape)
-        for row, task in enumerate(self.memory.tasks):
-            self._rows[row] = self.task_gradient(task)
-        return self._rows
 
     def _weights(self, gram: Tensor, products: Tensor) -> Tensor:
         choices = self.choices

@@ -49,11 +49,13 @@ class Guarded(Method):
         total = self.memory.report().total
         forgetting = self.memory.forgetting()
         shifts = [s.shift for s in forgetting.statistics]
+        predicted = forgetting.total.loss
         return {
             "free": total.free / total.features,
             "share": total.share,
             "drift": forgetting.total.relative,
             "statistics_shift": max(shifts, default=0.0),
+            **({} if predicted is None else {"old_loss_rise": predicted}),
         }
 
     def spectra(self) -> Mapping[str, tuple[Tensor, Tensor]]:

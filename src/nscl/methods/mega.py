@@ -53,6 +53,11 @@ class MEGA(Replay):
         super().__init__(lab, options)
         self.choices = options
         self._loss = torch.zeros(())
+        self._reference = 0.0, torch.empty(0)
+
+    def recall(self) -> None:
+        """Loss and gradient of a batch of the memory."""
+        self._reference = self.reference_gradient(self.choices.reference_batch)
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
         """The usual loss, whose value weighs the current gradient afterwards."""
@@ -63,7 +68,7 @@ class MEGA(Replay):
     def corrected(self, gradient: Tensor, batch: Batch) -> Tensor:
         """Mix the two gradients."""
         current = _over_ranks(self._loss, len(batch.labels))
-        old, reference = self.reference_gradient(self.choices.reference_batch)
+        old, reference = self._reference
         pair = torch.stack([gradient, reference])
         products = inner(pair, pair)
         weights = self._weights(products, current, old)

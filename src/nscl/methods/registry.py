@@ -68,6 +68,14 @@ METHODS: dict[str, MethodInfo] = {
             "-",
         ),
         MethodInfo(
+            "nscl",
+            "nscl.methods.nscl:NSCL",
+            "nscl.Memory as it comes, with recall: old weights held softly by both factors, old "
+            "answers distilled",
+            "parameters",
+            "-",
+        ),
+        MethodInfo(
             "adam-nscl",
             "nscl.methods.adam_nscl:AdamNSCL",
             "updates projected into the null space of old features' covariance; norms by EWC",

@@ -5,6 +5,9 @@ the same budget for GEM, A-GEM and MEGA). It is passed through the network in fl
 asked for, without augmentation. Each image goes through the head of its own task and a mixed
 batch's loss is the mean over images, not a mean of the tasks' means.
 
+The memory passes before the current batch, as in the originals: with batch norm in train mode the
+last pass has the largest share in the running statistics (METHODS §13).
+
 All of these methods change the *gradient*. What they promise about old tasks' losses holds to
 first order for plain SGD, without momentum or decay; under Adam they are heuristics (METHODS §20).
 """
@@ -25,7 +28,7 @@ from nscl.core.ranks import is_distributed, sum_over_ranks
 from nscl.data.augment import normalise
 from nscl.data.episodic import EpisodicMemory
 from nscl.errors import NsclError
-from nscl.methods.base import Batch, Lab, Method, Options, Phase
+from nscl.methods.base import Batch, Lab, Method, Options, Outcome, Phase
 from nscl.methods.external import prepared
 from nscl.methods.flat_gradients import flattened, gradient_of, put_gradients
 from nscl.methods.old_heads import OldHeads
@@ -90,6 +93,10 @@ class Replay(Method, ABC):
             )
 
     @abstractmethod
+    def recall(self) -> None:
+        """Pass the memory and keep what ``corrected`` needs of it; the batch passes afterwards."""
+
+    @abstractmethod
     def corrected(self, gradient: Tensor, batch: Batch) -> Tensor:
         """The gradient to step along; returning ``gradient`` itself leaves the step alone."""
 
@@ -114,6 +121,12 @@ class Replay(Method, ABC):
             rate = self.lab.rates.heads_lr
             groups.append({"params": self._heads.parameters, "lr": rate, "weight_decay": 0.0})
         return groups
+
+    def loss(self, batch: Batch, phase: Phase) -> Outcome:
+        """The usual loss, after the memory has passed."""
+        if len(self.memory):
+            self.recall()
+        return super().loss(batch, phase)
 
     def after_backward(self, batch: Batch, phase: Phase) -> None:
         """Correct the gradient; on the first task there is nothing to correct it with.
@@ -151,8 +164,8 @@ class Replay(Method, ABC):
         return self._passed(*self.memory.sample(images, self._draws))
 
     def _passed(self, images: Tensor, labels: Tensor, tasks: Tensor) -> tuple[float, Tensor]:
-        """Mean loss of images, each through its own task's head, and its gradient."""
-        with self._passing():
+        """Mean loss of images, each through its own task's head, and its gradient; in float32."""
+        with self._passing(), torch.autocast(self.lab.device.type, enabled=False):
             features = self.model.backbone(self._ready(images))
             if self._heads is None:
                 loss = F.cross_entropy(self.model.head(0)(features), labels.to(features.device))

@@ -4,7 +4,6 @@ import copy
 from collections.abc import Iterable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nscl.models.heads import TaskModel
@@ -22,9 +21,7 @@ def learning_copy(model: TaskModel) -> TaskModel:
 
 def head_logits(model: TaskModel, features: Tensor, tasks: Iterable[int]) -> Tensor:
     """The logits of several heads side by side, ``[samples, Σ classes]``, in one product."""
-    heads = [model.head(task) for task in tasks]
-    weight = torch.cat([head.weight for head in heads])
-    return F.linear(features, weight, torch.cat([head.bias for head in heads]))
+    return model.side_by_side(features, tasks)
 
 
 @torch.no_grad()

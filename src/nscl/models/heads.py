@@ -7,9 +7,11 @@ weight decay.)
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nscl.models.errors import ModelError
@@ -48,10 +50,27 @@ class TaskModel(nn.Module, ABC):
     def add_head(self, classes: int) -> int:
         """Make the model ready for one more task; return the index of the head that serves it."""
 
-    def forward(self, x: Tensor, task: int) -> Tensor:
-        """Map images ``[N, C, H, W]`` to the logits of ``task``, ``[N, classes]``."""
-        logits: Tensor = self.head(task)(self.backbone(x))
+    def forward(self, x: Tensor, task: int | Sequence[int]) -> Tensor:
+        """Map images ``[N, C, H, W]`` to the logits of ``task``, ``[N, classes]``.
+
+        Of several tasks the logits lie side by side, ``[N, Σ classes]``.
+        """
+        features = self.backbone(x)
+        if isinstance(task, Sequence):
+            return self.side_by_side(features, task)
+        logits: Tensor = self.head(task)(features)
         return logits
+
+    def side_by_side(self, features: Tensor, tasks: Iterable[int], *, learn: bool = True) -> Tensor:
+        """What several heads say of the same features, in one product.
+
+        Heads that do not learn are no part of the graph: else each would collect its gradient.
+        """
+        heads = [self.head(task) for task in tasks]
+        with torch.set_grad_enabled(learn and torch.is_grad_enabled()):
+            weight = torch.cat([head.weight for head in heads])
+            bias = torch.cat([head.bias for head in heads])
+        return F.linear(features, weight, bias)
 
     def backbone_parameters(self, *, norms: bool = True) -> NamedParameters:
         """Name the shared parameters; ``norms=False`` leaves out those of ``norm_parameters``."""

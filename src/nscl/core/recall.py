@@ -1,0 +1,84 @@
+"""What the model would have answered at the last ``remember``, without a second model.
+
+The model itself is run once with the remembered weights and buffers, in eval mode and without a
+gradient. Parameters that are whole are swapped by ``functional_call``; FSDP2's hooks want their own
+parameters, so there the values of the shards change places for the length of the call.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from nscl.core.excluding import clean
+from nscl.core.shards import local, part_of
+from nscl.errors import ModelMismatchError, NsclError
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def answer(
+    model: nn.Module, remembered: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Any
+) -> Any:
+    """The model's output with other weights and buffers; it stays as it is.
+
+    What is not remembered, such as a head that was added since, is taken as it is now.
+    """
+    if not remembered:
+        raise NsclError("there is nothing to recall: call memory.remember(...) first")
+    values = {
+        name: _value(clean(name), tensor, remembered) for name, tensor in _tensors(model).items()
+    }
+    known = {name: value for name, value in values.items() if value is not None}
+    with torch.no_grad(), eval_mode(model):
+        if any(hasattr(p, "placements") for p in model.parameters()):
+            with _swapped(model, known):
+                return model(*args, **kwargs)
+        return functional_call(model, known, args, kwargs)
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _value(name: str, now: Tensor, remembered: Mapping[str, Tensor]) -> Tensor | None:
+    found = remembered.get(name)
+    if found is None:
+        return None
+    if found.shape != now.shape:
+        raise ModelMismatchError(
+            f"'{name}' was remembered with shape {tuple(found.shape)}, but the model has "
+            f"{tuple(now.shape)}: recall needs the model as it was"
+        )
+    if hasattr(now, "placements"):
+        return part_of(found, name, now)
+    return found.to(now.device, now.dtype)
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Eval mode, and what was in training mode trains again afterwards."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def _swapped(model: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
+    # By .data: what a graph has saved of these weights is back in place before it is used.
+    targets = {name: local(t).data for name, t in _tensors(model).items() if name in values}
+    own = {name: target.clone() for name, target in targets.items()}
+    try:
+        for name, target in targets.items():
+            target.copy_(values[name])
+        yield
+    finally:
+        for name, target in targets.items():
+            target.copy_(own[name])
