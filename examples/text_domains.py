@@ -161,6 +161,8 @@ def train(
     kd: float = 1.0,
 ) -> None:
     model.eval()  # without dropout, which a few epochs of fine-tuning learn better without
+    steps = epochs * -(-len(domain.train.labels) // BATCH)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
     for _ in range(epochs):
         for batch in domain.train.batches(BATCH, shuffle=True):
             features = model.embed(batch.ids, batch.mask)
@@ -170,6 +172,7 @@ def train(
             model.zero_grad()  # of the old heads too, which the optimizer does not hold
             loss.backward()
             optimizer.step()
+            schedule.step()
 
 
 @torch.no_grad()
@@ -191,11 +194,8 @@ def learn(
     for task, domain in enumerate(domains):
         wanted = method == "distillation" and task > 0
         teacher = make_teacher(model, task) if wanted else None
-        groups = [
-            {"params": model.encoder.parameters(), "lr": args.lr},
-            {"params": model.heads[task].parameters(), "lr": args.head_lr},
-        ]
-        optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
+        parameters = [*model.encoder.parameters(), *model.heads[task].parameters()]
+        optimizer = torch.optim.AdamW(parameters, lr=args.lr, weight_decay=0.0)
         protection = memory.protect(optimizer) if memory else None
         train(model, optimizer, domain, task, epochs=args.epochs, teacher=teacher, kd=args.kd)
         if memory and protection:
@@ -261,7 +261,6 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--method", nargs="+", choices=METHODS, default=["plain", "memory"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", type=float, default=2e-4)
-    parser.add_argument("--head-lr", type=float, default=2e-3, help="of a head, which starts anew")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--kd", type=float, default=1.0, help="weight of the distillation loss")

@@ -1,5 +1,6 @@
 """Thin projections against the dense projector they stand for."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +62,8 @@ def test_soft_weights_shrink_each_direction(d: int, groups: int, seed: int) -> N
     assert torch.allclose(
         dense(projection, groups, d), (vectors * weights[:, None]) @ vectors.mT, atol=1e-13
     )
-    assert projection.columns < max(d, 2)  # the direction that is wholly free costs nothing
+    assert projection.columns <= d
+    assert projection.dense == (d > 2)  # one product, where two would be thicker than it
 
 
 @given(case=hard())
@@ -108,3 +110,19 @@ def test_it_goes_where_the_parameters_are() -> None:
     assert (moved.removes, moved.scale) == (projection.removes, projection.scale)
     mask = Mask(torch.tensor([1.0, 0.0])).to(device=torch.device("cpu"), dtype=torch.float64)
     assert (mask.free.dtype, mask.nbytes) == (torch.float64, 16)
+
+
+@pytest.mark.parametrize("frobenius", [False, True])
+def test_a_soft_projector_of_all_directions_is_one_product(frobenius: bool) -> None:
+    torch.manual_seed(0)
+    vectors, _ = torch.linalg.qr(torch.randn(1, 6, 6, dtype=torch.float64))
+    weights = torch.linspace(0.1, 0.9, 6, dtype=torch.float64)[None]
+    projection = thin_projection(vectors, weights, frobenius=frobenius)
+    assert projection.dense
+    assert projection.basis.shape == (1, 6, 6)
+    whole = torch.randn(1, 3, 6, dtype=torch.float64)
+    weight, biases = whole[..., :4].clone(), [whole[..., 4].clone(), whole[..., 5].clone()]
+    projection.apply_(weight, biases)
+    truth = whole @ (vectors * weights[:, None]) @ vectors.mT
+    truth /= weights.norm() if frobenius else 1.0
+    assert torch.allclose(torch.cat([weight, *(b[..., None] for b in biases)], -1), truth)

@@ -51,8 +51,8 @@ PROJECTING: dict[str, tuple[str, dict[str, Any], int]] = {
     "adns": ("adns", {"head_epochs": 1}, 1),
     "connector": ("connector", {"a": 30.0}, 1),
     "owm, online": ("owm", {"mode": "online"}, 1),
-    # A basis of all directions, times its transpose, is two products where P is one.
-    "owm": ("owm", {}, 2),
+    "owm": ("owm", {}, 1),
+    # A basis that has grown beyond half of all directions is two thick products where P is one.
     "gpm": ("gpm", {}, 2),
     "sgp": ("sgp", {}, 2),
 }

@@ -6,12 +6,17 @@ eigenvectors ``U`` and weights ``w`` it is ``D ↦ D U diag(w) Uᵀ``, applied a
     keep:    (D V) Vᵀ         V = the columns with w > 0, times √w
     remove:  D − (D V) Vᵀ     V = the columns with w < 1, times √(1 − w)
 
-whichever needs fewer columns. A bias is one more feature, so its part of ``V`` is one more row;
-weights and biases stay where they are, nothing is concatenated.
+whichever needs fewer columns. Where even that is more than half of them, as for a soft rule that
+weighs every direction, one product with the matrix itself is cheaper than two with the basis:
+
+    dense:   D P              P = U diag(w) Uᵀ
+
+A bias is one more feature, so its part of ``V`` is one more row; weights and biases stay where they
+are, nothing is concatenated.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,9 +26,10 @@ from torch import Tensor
 class Projection:
     """``D ↦ scale · (D·[remove] ± (D V) Vᵀ)`` for displacements ``[groups, out, features]``."""
 
-    basis: Tensor  # [groups, features (+ biases), columns]
+    basis: Tensor  # [groups, features (+ biases), columns]; of a dense one the matrix P
     removes: bool
     scale: float = 1.0
+    dense: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -37,17 +43,20 @@ class Projection:
 
     def to(self, *, device: torch.device, dtype: torch.dtype) -> "Projection":
         """The same projection where, and as precise as, the parameters are."""
-        return Projection(self.basis.to(device, dtype), self.removes, self.scale)
+        return replace(self, basis=self.basis.to(device, dtype))
 
     def groups(self, start: int, stop: int) -> "Projection":
         """The same projection for some of the groups only: a shard of a grouped convolution."""
-        return Projection(self.basis[start:stop], self.removes, self.scale)
+        return replace(self, basis=self.basis[start:stop])
 
     def apply_(self, weight: Tensor, biases: Sequence[Tensor] = ()) -> None:
         """Project ``weight [groups, out, features]`` and its ``biases [groups, out]`` in place.
 
         A bias that belongs to another module of a shared weight is simply one more of them.
         """
+        if self.dense:
+            self._multiply_(weight, biases)
+            return
         features = weight.shape[-1]
         V, rows = self.basis[:, :features], self.basis[:, features:]
         coordinates = torch.bmm(weight, V)
@@ -58,6 +67,16 @@ class Projection:
         for bias, row in zip(biases, rows.unbind(1), strict=True):
             change = torch.bmm(coordinates, row[..., None]).squeeze(-1)
             bias.mul_(kept * self.scale).add_(change, alpha=sign * self.scale)
+
+    def _multiply_(self, weight: Tensor, biases: Sequence[Tensor]) -> None:
+        features = weight.shape[-1]
+        P, rows = self.basis[:, :features], self.basis[:, features:]
+        product = torch.bmm(weight, P)
+        for bias, row in zip(biases, rows.unbind(1), strict=True):
+            product += bias[..., None] * row[:, None]
+        weight.copy_(product[..., :features]).mul_(self.scale)
+        for i, bias in enumerate(biases):
+            bias.copy_(product[..., features + i]).mul_(self.scale)
 
 
 @dataclass(frozen=True)
@@ -92,9 +111,12 @@ def thin_projection(vectors: Tensor, weights: Tensor, *, frobenius: bool = False
         # Each group is a matrix of its own with its own norm, which only "keep" can carry.
         scaled = weights / norms.clamp_min(torch.finfo(norms.dtype).tiny)[:, None]
         return Projection(_columns(vectors, scaled), removes=False)
+    norm = float(norms) if frobenius and norms > 0 else 1.0
+    if 2 * min(_thickness(removed), _thickness(weights)) > weights.shape[-1]:
+        matrix = (vectors * weights[:, None]) @ vectors.mT
+        return Projection(matrix, removes=False, scale=1.0 / norm, dense=True)
     removes = _thickness(removed) <= _thickness(weights)
     basis = _columns(vectors, removed if removes else weights)
-    norm = float(norms) if frobenius and norms > 0 else 1.0
     return Projection(basis, removes, 1.0 / norm)
 
 

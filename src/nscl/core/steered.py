@@ -155,7 +155,7 @@ class Steered(Memory):
     def state_dict(self) -> dict[str, Any]:
         """What any memory has, and the steering: it cannot be recomputed."""
         steering = {
-            name: {"basis": p.basis, "removes": p.removes, "scale": p.scale}
+            name: {"basis": p.basis, "removes": p.removes, "scale": p.scale, "dense": p.dense}
             for name, p in self.projections.items()
         }
         masks = {n: p.free for n, p in self._state.projections.items() if isinstance(p, Mask)}
