@@ -8,7 +8,8 @@ from torch import nn
 from benchmarks.allocations import peak_bytes
 from benchmarks.catalogue import figure
 from benchmarks.figure import Figure, at_most
-from benchmarks.network import BATCH, layers, network, remembered
+from benchmarks.memories import papers
+from benchmarks.network import BATCH, layers, network
 from benchmarks.timing import Stopwatch
 from nscl import Memory
 from nscl.errors import NsclWarning
@@ -19,7 +20,7 @@ FLOAT32 = 4
 
 @figure("resident")
 def resident_bytes(_: Stopwatch) -> Figure:
-    held = remembered(network(), tasks=1).nbytes
+    held = papers(network(), tasks=1).nbytes
     mine = held["projections"] + held["covariances"]
     # Covariance, eigenvectors and projector.
     reference = sum(3 * features**2 * FLOAT32 for _, features, _ in layers())
@@ -32,8 +33,8 @@ def resident_bytes(_: Stopwatch) -> Figure:
 
 @figure("resident-offload")
 def offloaded_bytes(_: Stopwatch) -> Figure:
-    kept = remembered(network(), tasks=1).nbytes["covariances"]
-    left = remembered(network(), tasks=1, offload="disk").nbytes["covariances"]
+    kept = papers(network(), tasks=1).nbytes["covariances"]
+    left = papers(network(), tasks=1, offload="disk").nbytes["covariances"]
     title = "covariances in RAM with offload='disk' ÷ without"
     return Figure("resident-offload", title, left / MIB, kept / MIB, "MiB", at_most(0))
 
@@ -45,7 +46,7 @@ def peak_extra_memory(_: Stopwatch) -> Figure:
     with torch.no_grad():
         forward = peak_bytes(lambda: layer(images))
     with warnings.catch_warnings(category=NsclWarning, action="ignore"):
-        remember = peak_bytes(lambda: Memory(layer).remember(images))
+        remember = peak_bytes(lambda: Memory.adam_nscl(layer).remember(images))
     unfolded = BATCH * 576 * 1024 * FLOAT32
     note = f"remember {remember / MIB:.0f} at its peak, the forward pass alone {forward / MIB:.0f}"
     title = "remember at stage 1, peak above a forward pass ÷ the unfolded batch"

@@ -1,27 +1,20 @@
-"""The network of all figures, and memories of it that are put together instead of learned.
+"""The network of all figures, a batch for it, and projections of the published ranks.
 
-Spectra that give the published ranks would need the published data and minutes of decomposition.
-What a step costs depends on shapes only, so a projection here is a random orthonormal basis of the
-right rank.
+Spectra that give these ranks would need the published data and minutes of decomposition. What a
+step costs depends on shapes only, so a projection here is a random orthonormal basis of the right
+rank.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.free_directions import FREE_DIRECTIONS
-from nscl import Memory
-from nscl.core.anchors import Anchor
-from nscl.core.covariance import Covariance
-from nscl.core.inventory import take_inventory
 from nscl.core.projection import Projection
-from nscl.core.spectrum import Spectrum
-from nscl.core.state import State
-from nscl.core.symmetric import packed_shape
 from nscl.models import MultiHead, PreActResNet18
 
 BATCH = 32
@@ -41,6 +34,11 @@ def network() -> MultiHead:
     """The paper's PreAct ResNet-18 under one head, always with the same weights."""
     torch.manual_seed(0)
     return MultiHead(PreActResNet18(), [CLASSES])
+
+
+def forward(model: nn.Module, images: Any) -> Any:
+    """The answer of its one head."""
+    return model(images, 0)
 
 
 @cache
@@ -69,41 +67,3 @@ def _projection(features: int, free: int) -> Projection:
     draw = torch.Generator().manual_seed(features + free)
     basis, _ = torch.linalg.qr(torch.randn(features, columns, generator=draw))
     return Projection(basis.contiguous()[None], removes)
-
-
-def remembered(model: nn.Module, *, tasks: int, offload: Literal["disk"] | None = None) -> Memory:
-    """A memory as ``tasks`` calls of ``remember`` would have left it, but for its numbers."""
-    memory = Memory(model, offload=offload)
-    found = take_inventory(memory.model)
-    blocks = {name: found.blocks[name] for name in bases()}
-    state = State(
-        blocks=blocks,
-        covariances={n: _covariance(b.features, tasks) for n, b in blocks.items()},
-        spectra={n: _spectrum(b.features) for n, b in blocks.items()},
-        projections=dict(bases()),
-        reference={b.weight: found.parameters[b.weight].detach().clone() for b in blocks.values()},
-        anchors={n: _anchor(p.detach(), tasks) for n, p in found.norm_parameters().items()},
-        tasks=tasks,
-    )
-    # Projections are kept where covariances have not changed: nothing is decomposed.
-    memory._state = replace(state)
-    memory._replace(state)
-    return memory
-
-
-def _covariance(features: int, tasks: int) -> Covariance:
-    sums = torch.zeros(packed_shape(1, features), dtype=torch.float64)
-    return Covariance(sums, rows=BATCH * BATCHES_PER_TASK * tasks, tasks=tasks)
-
-
-def _spectrum(features: int) -> Spectrum:
-    zeros = torch.zeros(1, features, dtype=torch.float64)
-    return Spectrum(zeros, zeros, zeros[:, :1])
-
-
-def _anchor(weight: Tensor, tasks: int) -> Anchor:
-    fisher = torch.full_like(weight, 1e-3, dtype=torch.float64)
-    anchor = one = Anchor(fisher, fisher * weight, BATCHES_PER_TASK)
-    for _ in range(tasks - 1):
-        anchor = anchor.plus(one)
-    return anchor

@@ -1,4 +1,4 @@
-"""What protection adds to a training step: forward, backward, Adam, projection."""
+"""What the paper's protection adds to a training step: forward, backward, Adam, projection."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -12,9 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks import dense
 from benchmarks.catalogue import figure
 from benchmarks.figure import Figure, at_most
-from benchmarks.network import bases, batch, network, remembered
+from benchmarks.memories import papers
+from benchmarks.network import bases, batch, forward, network
 from benchmarks.timing import Stopwatch, Times
-from nscl.models import MultiHead
+from nscl import Memory
 
 Step = Callable[[], None]
 
@@ -25,13 +26,15 @@ LEARNING_RATE = 1e-4
 @figure("step")
 def protected_step(watch: Stopwatch) -> Figure:
     times = _first_task(watch)
-    return _figure("step", "protected ÷ plain Adam step", times["ours"], times["plain"], 1.40)
+    return step_figure("step", "protected ÷ plain Adam step", times["ours"], times["plain"], 1.40)
 
 
 @figure("step-dense")
 def dense_step(watch: Stopwatch) -> Figure:
     times = _first_task(watch)
-    return _figure("step-dense", "the dense way ÷ plain Adam step", times["dense"], times["plain"])
+    return step_figure(
+        "step-dense", "the dense way ÷ plain Adam step", times["dense"], times["plain"]
+    )
 
 
 @figure("step-25")
@@ -40,26 +43,27 @@ def protected_step_later(watch: Stopwatch) -> Figure:
     counts = {tasks: count_operations(ours(tasks)) for tasks in (1, LATER)}
     note = f"{counts[1]} tensor operations at task 1, {counts[LATER]} at task {LATER}"
     title = f"protected step at task {LATER} ÷ at task 1"
-    return _figure("step-25", title, times["ours"], times["ours at task 1"], 1.03, note)
+    return step_figure("step-25", title, times["ours"], times["ours at task 1"], 1.03, note)
 
 
 @figure("step-25-dense")
 def dense_step_later(watch: Stopwatch) -> Figure:
     times = _later(watch)
     title = f"the dense way at task {LATER} ÷ plain Adam step"
-    return _figure("step-25-dense", title, times["dense"], times["plain"])
+    return step_figure("step-25-dense", title, times["dense"], times["plain"])
 
 
 @figure("step-offload")
 def offloaded_step(watch: Stopwatch) -> Figure:
     times = watch.race({"ours": ours(1, offload="disk"), "in RAM": ours(1)})
     title = "protected step, covariances on disk ÷ in RAM"
-    return _figure("step-offload", title, times["ours"], times["in RAM"], 1.03)
+    return step_figure("step-offload", title, times["ours"], times["in RAM"], 1.03)
 
 
-def _figure(
+def step_figure(
     name: str, title: str, mine: Times, other: Times, limit: float | None = None, note: str = ""
 ) -> Figure:
+    """Two kinds of steps in milliseconds, with the ratio of their medians in the note."""
     target = None if limit is None else at_most(limit)
     medians = f"medians {mine.median / other.median:.2f}"
     note = f"{note}; {medians}" if note else medians
@@ -84,11 +88,14 @@ def plain() -> Step:
 
 
 def ours(tasks: int, *, offload: Literal["disk"] | None = None) -> Step:
-    """The same step with a memory of so many tasks."""
-    model = network()
-    optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
-    memory = remembered(model, tasks=tasks, offload=offload)
-    return partial(_train, model, optimizer, guard=memory.protect(optimizer))
+    """The same step with the paper's memory of so many tasks."""
+    return guarded(papers(network(), tasks=tasks, offload=offload))
+
+
+def guarded(memory: Memory) -> Step:
+    """The same step under the protection of a memory."""
+    optimizer = torch.optim.Adam(memory.model.parameters(), lr=LEARNING_RATE)
+    return partial(_train, memory.model, optimizer, guard=memory.protect(optimizer))
 
 
 def densely(tasks: int) -> Step:
@@ -110,14 +117,14 @@ def _projectors() -> dict[str, Tensor]:
 
 
 def _train(
-    model: MultiHead,
+    model: nn.Module,
     optimizer: torch.optim.Optimizer,
     *,
     penalty: Callable[[], Tensor] | None = None,
     guard: object = None,  # keeps the memory alive as long as the step
 ) -> None:
     optimizer.zero_grad()
-    loss = F.cross_entropy(model(batch().images, 0), batch().labels)
+    loss = F.cross_entropy(forward(model, batch().images), batch().labels)
     if penalty is not None:
         loss = loss + penalty()
     loss.backward()

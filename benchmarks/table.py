@@ -20,7 +20,7 @@ def as_table(figures: Sequence[Figure]) -> Table:
             f"[bold]{figure.name}[/bold]\n{figure.title}\n[dim]{figure.note}[/dim]".rstrip(),
             f"{number(figure.ours)} {figure.unit}",
             f"{number(figure.reference)} {figure.unit}",
-            f"{figure.ratio:.2f}",
+            number(figure.ratio),
             str(figure.target or ""),
             {True: "[green]yes[/green]", False: "[bold red]NO[/bold red]", None: ""}[figure.met],
             end_section=True,

@@ -33,6 +33,10 @@ class Times:
         """The typical turn."""
         return statistics.median(self.turns)
 
+    def each(self, count: int) -> "Times":
+        """Seconds of one thing, where a turn does ``count`` of them."""
+        return Times(tuple(seconds / count for seconds in self.turns))
+
 
 @dataclass(frozen=True)
 class Stopwatch:
