@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import nscl
 
 RULE = nscl.Tolerance(1e-10)
+PROXIMAL = {"penalty": nscl.Penalty(20.0), "budget": nscl.Budget(1e-3)}
 OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter]], Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.01),
     "adamw": lambda p: torch.optim.AdamW(p, 1e-2, weight_decay=0.1),
@@ -50,6 +52,26 @@ class Everything(nn.Module):
         return torch.tanh(self.out(torch.tanh(self.linear(x))))
 
 
+class Reader(nn.Module):
+    """All kinds of layers and of norms; what one sample is given depends on no other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 6)
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.norm = nn.LayerNorm(6)
+        self.convolution = nn.Conv1d(6, 9, 3, padding=1, groups=3)
+        self.spread = nn.ConvTranspose1d(9, 5, 2, stride=2)
+        self.scale = nn.RMSNorm(5)
+        self.out = nn.Linear(5, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        x = self.norm(self.attention(x, x, x, need_weights=False)[0])
+        x = self.spread(torch.tanh(self.convolution(x.transpose(1, 2))))
+        return self.out(torch.tanh(self.scale(x.transpose(1, 2))).mean(1))
+
+
 def build(kind: type[nn.Module]) -> nn.Module:
     torch.manual_seed(0)
     return kind().double()
@@ -81,6 +103,13 @@ def train(model: nn.Module, optimizer: Optimizer, steps: int = 3) -> None:
         optimizer.step()
 
 
+def guarded(model: nn.Module, **options: Any) -> tuple[nscl.Memory, Optimizer]:
+    optimizer = OPTIMIZERS[options.pop("optimizer", "sgd")](model.parameters())
+    memory = nscl.Memory(model, rule=options.pop("rule", RULE), **options)
+    memory.protect(optimizer)
+    return memory, optimizer
+
+
 def whole_values(model: nn.Module) -> dict[str, Tensor]:
     """All parameters in full; every rank must ask."""
     return {
@@ -96,3 +125,76 @@ def norm_stack() -> nn.Module:
 
 def rows() -> Tensor:
     return torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+
+def sentences(task: int) -> list[Tensor]:
+    """Four batches, to be dealt to the ranks in turn."""
+    generator = torch.Generator().manual_seed(10 + task)
+    return [torch.randint(0, 11, (6, 4), generator=generator) for _ in range(4)]
+
+
+def squares(output: Tensor, batch: Tensor) -> Tensor:
+    return output.square().sum(1).mean()
+
+
+def practise(model: nn.Module, optimizer: Optimizer, part: slice, steps: int) -> None:
+    """Train on this part of the samples; a mean over ranks is a mean over all of them."""
+    generator = torch.Generator().manual_seed(3)
+    tokens = torch.randint(0, 11, (8, 4), generator=generator)
+    labels = torch.randint(0, 3, (8,), generator=generator)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(model(tokens[part]), labels[part]).backward()
+        optimizer.step()
+
+
+def looked_at(
+    model: nn.Module, memory: nscl.Memory, optimizer: Optimizer, part: slice
+) -> dict[str, Any]:
+    """Evaluate between backward and step, and on both sides of a flush."""
+    memory.remember(sentences(0)[part])
+    tokens = sentences(1)[0]
+    for _ in range(3):
+        practise(model, optimizer, part, 1)
+        optimizer.zero_grad()
+        squares(model(tokens[part]), tokens).backward()
+        with torch.no_grad():
+            model(tokens)
+        optimizer.step()
+    with torch.no_grad():
+        model(tokens)
+        memory.flush()
+        return {"answer": model(tokens), "values": whole_values(memory.model)}
+
+
+def two_tasks(
+    model: nn.Module, memory: nscl.Memory, optimizer: Optimizer, part: slice
+) -> dict[str, Any]:
+    """Remember, train, and look at the weights whenever steps that wait must have been treated."""
+    memory.remember(sentences(0)[part])
+    found: dict[str, Any] = {"first": memory.state_dict()}
+    looks = {
+        "forgetting": lambda: [layer.drift for layer in memory.forgetting().layers],
+        "state_dict": lambda: memory.state_dict()["metadata"]["tasks"],
+        "remember": lambda: len(memory.remember(sentences(1)[part]).layers),
+    }
+    for name, look in looks.items():
+        practise(model, optimizer, part, 5)  # of two or of three: some wait
+        found[f"before {name}"] = whole_values(memory.model)
+        found[name], found[f"after {name}"] = look(), whole_values(memory.model)
+    found["second"] = memory.state_dict()
+    practise(model, optimizer, part, 4)
+    return {**found, "values": whole_values(memory.model)}
+
+
+def row_batches() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    return [torch.randn(n, 5, dtype=torch.float64, generator=generator) for n in (3, 3, 2, 4)]
+
+
+def twin(model: nn.Module) -> nn.Module:
+    """A whole copy in eval mode, without anything that ranks have done to it; all must ask."""
+    copied = build(Branches)
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    copied.load_state_dict({**whole_values(model), **buffers})
+    return copied.requires_grad_(False).eval()

@@ -19,43 +19,26 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 import nscl
 from tests.core import parallel_models as cases
+from tests.core import parallel_proximal
+from tests.core.parallel_models import guarded as protected
+from tests.core.parallel_proximal import message, shard
 
 Scenario = Callable[[int, Path], Any]
-SCENARIOS: dict[str, Scenario] = {}
+SCENARIOS: dict[str, Scenario] = dict(parallel_proximal.SCENARIOS)
 
 
 def scenario(function: Scenario) -> Scenario:
     SCENARIOS[function.__name__] = function
     return function
-
-
-def message(action: Callable[[], Any]) -> str:
-    """What an action that must fail says."""
-    try:
-        action()
-    except nscl.NsclError as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-
-
-def protected(model: nn.Module, **options: Any) -> tuple[nscl.Memory, torch.optim.Optimizer]:
-    optimizer = cases.OPTIMIZERS[options.pop("optimizer", "sgd")](model.parameters())
-    memory = nscl.Memory(model, rule=options.pop("rule", cases.RULE), **options)
-    memory.protect(optimizer)
-    return memory, optimizer
-
-
-def shard(model: nn.Module) -> nn.Module:
-    """Most layers by themselves; the last belong to the root, which stays gathered for longer."""
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for child in list(model.children())[:-2]:
-        fully_shard(child, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    return model
 
 
 @scenario
@@ -268,8 +251,11 @@ def what_cannot_be_sharded(rank: int, folder: Path) -> Any:
         found[name] = message(optimizer.step)
         after = cases.whole_values(model)
         found[f"{name} moved"] = max((after[n] - before[n]).abs().max().item() for n in after)
-    memory, optimizer = protected(shard(cases.norm_stack()))
-    found["norms"] = message(lambda: memory.remember([cases.rows()]))
+    pair = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4)).double()
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    parallel = parallelize_module(pair, init_device_mesh("cpu", (dist.get_world_size(),)), plan)
+    memory, optimizer = protected(parallel, rule=nscl.Penalty(1.0))
+    found["parallel layers"] = message(lambda: memory.remember([cases.rows()]))
     return found
 
 

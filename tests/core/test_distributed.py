@@ -1,71 +1,23 @@
 """Two ranks are one process: sums over ranks, DistributedDataParallel, and shards of FSDP2."""
 
-import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 import nscl
 from tests.core import parallel_models as cases
-
-ROOT = Path(__file__).parents[2]
-Ranks = list[dict[str, Any]]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.core.parallel_launch import Ranks, largest_difference, launch, results
+from tests.core.parallel_models import guarded
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    """Every scenario's result on every rank, or the traceback it ended with."""
-    folder = tmp_path_factory.mktemp("ranks")
-    source = Path(nscl.__file__).parents[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
-    command += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
-    command += ["-m", "tests.core.parallel_worker", str(folder)]
-    path = os.pathsep.join((str(source), str(ROOT)))
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    found = []
-    for rank in range(2):
-        file = folder / f"{rank}.pt"
-        found.append(torch.load(file, weights_only=True) if file.exists() else {})
-        found[rank]["ended"] = f"exit code {done.returncode}: {done.stderr[-1500:]}"
-    return found
-
-
-def results(ranks: Ranks, scenario: str) -> list[Any]:
-    for rank, found in enumerate(ranks):
-        assert scenario in found, f"rank {rank} never got there: {found['ended']}"
-        assert "error" not in found[scenario], f"rank {rank}: {found[scenario]['error']}"
-    return [found[scenario]["result"] for found in ranks]
+def ranks() -> Ranks:
+    return launch()
 
 
 def test_all_ranks_came_to_a_good_end(ranks: Ranks) -> None:
     assert all(found["ended"].startswith("exit code 0") for found in ranks), ranks[0]["ended"]
-
-
-def guarded(model: nn.Module, **options: Any) -> tuple[nscl.Memory, torch.optim.Optimizer]:
-    optimizer = cases.OPTIMIZERS[options.pop("optimizer", "sgd")](model.parameters())
-    memory = nscl.Memory(model, rule=options.pop("rule", cases.RULE), **options)
-    memory.protect(optimizer)
-    return memory, optimizer
 
 
 def assert_equal_states(one: Any, other: Any, *, exactly: bool) -> None:
@@ -79,11 +31,6 @@ def assert_equal_states(one: Any, other: Any, *, exactly: bool) -> None:
         assert seen["noise"] == pytest.approx(same["noise"], rel=0 if exactly else 1e-9)
     for key in ("tasks", "batches", "held"):
         assert one["metadata"][key] == other["metadata"][key]
-
-
-def largest_difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    assert one.keys() == other.keys()
-    return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
 def test_every_rank_has_the_identical_memory_of_the_whole(ranks: Ranks) -> None:
@@ -207,7 +154,9 @@ def test_what_cannot_be_sharded_is_refused_before_it_moves(ranks: Ranks) -> None
         assert "(ConvTranspose1d) is sharded along its input channels" in found["transposed"]
         assert "sharded differently" in found["separate"]
         assert found["transposed moved"] == found["separate moved"] == 0.0
-        assert "use norms='freeze', or call remember before sharding" in found["norms"]
+        assert "UnsupportedError" in found["parallel layers"]
+        assert "'0' computes with weights in pieces" in found["parallel layers"]
+        assert "call remember before it is taken apart" in found["parallel layers"]
 
 
 def test_norm_anchors_made_before_sharding_pull_at_shards(ranks: Ranks) -> None:

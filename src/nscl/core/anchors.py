@@ -9,13 +9,14 @@ diverges beyond 2/η: plain SGD at an ordinary rate after a few tasks, or after 
 the curvature is taken as 1/η, the strongest pull that a step can carry out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nscl.core.losses import default_loss
 from nscl.core.report import listed
 from nscl.core.shards import whole
 from nscl.errors import FeatureError
@@ -90,6 +91,18 @@ class FisherSums:
         self.check(loss)
         gradients = torch.autograd.grad(loss, list(self.parameters.values()), allow_unused=True)
         self.add_gradients(gradients, samples)
+
+    def loss(self, output: Any, given: Callable[[], Any] | None) -> Tensor:
+        """What to differentiate for one batch: the caller's loss, or one that needs no labels."""
+        value = default_loss(output) if given is None else given()
+        if given is None and not value.requires_grad:
+            raise FeatureError(
+                "the model's output has no gradient (forward= under torch.no_grad, or a "
+                "detached output), and norms='ewc' needs it to anchor the norm layers: let "
+                "gradients through, or use norms='freeze' or 'train'"
+            )
+        self.check(value)
+        return value
 
     def check(self, loss: Any) -> None:
         """Refuse a loss that nothing can be learned from."""

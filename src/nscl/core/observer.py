@@ -1,6 +1,6 @@
 """One pass over old data with eyes open: hooks that fetch layer inputs, and nothing left behind."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ from nscl.core.overlaps import Aliases
 from nscl.core.patched import computes_as_its_type, is_patched
 from nscl.core.precision import full_precision
 from nscl.core.running import Observation
+from nscl.core.shards import check_together
 from nscl.core.witness import Witness
 from nscl.errors import FeatureError, NsclError
 
@@ -24,12 +25,18 @@ Sink = Callable[[Block, Observation, int | None], None]
 
 @contextmanager
 def observing(
-    found: Inventory, sink: Sink, *, norms: bool = False, taps: OutputTaps | None = None
+    found: Inventory,
+    sink: Sink,
+    *,
+    norms: bool = False,
+    taps: OutputTaps | None = None,
+    together: MutableMapping[str, Tensor] | None = None,
 ) -> Iterator[Witness]:
     """Report every call of every protected layer to ``sink``; yields what is seen besides.
 
     ``norms`` tells whether normalisation layers are held, so that no use of them may be missed.
-    ``taps`` follow the outputs, for their gradients.
+    ``taps`` follow the outputs, for their gradients. ``together`` is given the tensors that take
+    the place of the norms' sharded parameters in the graph.
     """
     protected = {name for block in found.blocks.values() for name in block.parameters}
     protected |= found.norm_parameters().keys() if norms else set()
@@ -40,7 +47,8 @@ def observing(
             _follow(stack, witness, module, _owned(module, found), leave)
         for name, norm in found.norms.items():
             own = frozenset(found.names[id(p)] for p in norm.parameters())
-            _follow(stack, witness, norm, own, _leave_norm(witness, name))
+            leave_norm = _leave_norm(witness, name, _sharded(norm, found), together)
+            _follow(stack, witness, norm, own, leave_norm)
         for module, names in found.owners.items():
             stack.callback(module.register_forward_hook(_note(witness, names)).remove)
         with witness:
@@ -90,6 +98,7 @@ def _leave(
         raised = output is None
         if raised or witness.blind or layer_type is None or layer is None:
             return None
+        check_together(layer.name, module, layer.way_out)
         with witness.looking_away(), torch.no_grad():
             call = Call(args, kwargs, output)
             if patched and not computes_as_its_type(module, call):
@@ -125,11 +134,30 @@ def _seen(layer: Block, module: nn.Module, layer_type: LayerType, call: Call) ->
         ) from problem
 
 
-def _leave_norm(witness: Witness, name: str) -> Callable[..., None]:
+def _sharded(norm: nn.Module, found: Inventory) -> dict[str, str]:
+    """Qualified names of a norm layer's parameters that are kept in pieces, by its own names."""
+    own = {name: found.names[id(p)] for name, p in norm.named_parameters(recurse=False)}
+    held = found.norm_parameters().keys()
+    return {
+        n: q for n, q in own.items() if q in held and hasattr(found.parameters[q], "placements")
+    }
+
+
+def _leave_norm(
+    witness: Witness,
+    name: str,
+    sharded: Mapping[str, str],
+    together: MutableMapping[str, Tensor] | None,
+) -> Callable[..., None]:
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         witness.running.pop()
-        if output is not None:
-            witness.norms_seen.add(name)
+        if output is None:
+            return
+        witness.norms_seen.add(name)
+        if together is not None and sharded:
+            check_together(name, module, ", or use norms='freeze' or 'train'")
+            own = dict(module.named_parameters(recurse=False))
+            together.update({sharded[n]: own[n] for n in sharded})
 
     return hook
 

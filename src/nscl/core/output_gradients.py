@@ -2,11 +2,13 @@
 
 A forward hook hands each layer's output on as a copy whose place in the autograd graph is known, so
 that in-place operations behind the layer do not hide it. After the forward pass one backward pass
-gives the gradient at every such place; weights need none.
+brings the gradient to every such place; weights need none. It is read right there and then: where
+FSDP2 keeps weights in pieces, they are together for as long as the pass is at their layer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,20 +27,21 @@ WIDEST = 8192
 
 @dataclass(frozen=True)
 class _Tap:
-    """One call of a layer, and where its output lies in the graph."""
+    """One call of a layer."""
 
     module: nn.Module
     layer_type: LayerType
     blocks: Sequence[Block | None]
     call: Call
-    edge: GradientEdge
 
 
 class OutputTaps:
-    """The outputs of all calls in one forward pass."""
+    """The outputs of all calls in one forward pass, and what its backward pass brings to them."""
 
-    def __init__(self) -> None:
-        self._taps: list[_Tap] = []
+    def __init__(self, shapes: Mapping[str, torch.Size], sink: GradientSink) -> None:
+        self._shapes, self._sink = shapes, sink
+        self._edges: list[GradientEdge] = []
+        self._problem: Exception | None = None
 
     def add(
         self, module: nn.Module, layer_type: LayerType, blocks: Sequence[Block | None], call: Call
@@ -50,30 +53,37 @@ class OutputTaps:
             return call.output
         with torch.enable_grad():
             handed = output.clone()
-        self._taps.append(_Tap(module, layer_type, blocks, call, get_gradient_edge(handed)))
+        assert handed.grad_fn is not None
+        # Behind the copy: FSDP2 brings the weights of the layer together when it comes to the copy.
+        handed.grad_fn.register_hook(partial(self._receive, _Tap(module, layer_type, blocks, call)))
+        self._edges.append(get_gradient_edge(output))
         return (handed, *call.output[1:]) if is_tuple else handed
-
-    def clear(self) -> None:
-        """Forget a forward pass."""
-        self._taps = []
 
     @property
     def edges(self) -> list[GradientEdge]:
-        """Where gradients are wanted."""
-        return [tap.edge for tap in self._taps]
+        """Where a backward pass must come to."""
+        return list(self._edges)
 
-    def receive(
-        self, gradients: Sequence[Tensor | None], shapes: dict[str, torch.Size], sink: GradientSink
-    ) -> None:
-        """Hand the rows of all gradients to ``sink``, block by block; ends the forward pass."""
-        for tap, gradient in zip(self._taps, gradients, strict=True):
-            if gradient is not None:
-                _hand_on(tap, gradient, shapes, sink)
-        self.clear()
+    def _receive(self, tap: _Tap, gradients: Sequence[Tensor | None], _: object) -> None:
+        if gradients[0] is None or self._problem is not None:
+            return
+        try:
+            _hand_on(tap, gradients[0], self._shapes, self._sink)
+        except Exception as problem:
+            self._problem = problem  # raised here it would leave other ranks alone in the pass
+
+    def check(self) -> None:
+        """Raise what went wrong with a gradient."""
+        if self._problem is not None:
+            raise self._problem
+
+    def clear(self) -> None:
+        """Forget a pass; its graph would keep itself alive otherwise."""
+        self._edges, self._problem = [], None
 
 
 def _hand_on(
-    tap: _Tap, gradient: Tensor, shapes: dict[str, torch.Size], sink: GradientSink
+    tap: _Tap, gradient: Tensor, shapes: Mapping[str, torch.Size], sink: GradientSink
 ) -> None:
     layer = next(block for block in tap.blocks if block)
     try:

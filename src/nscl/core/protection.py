@@ -19,6 +19,7 @@ from nscl.core.pending import Pending
 from nscl.core.proximal import ProximalPlan, make_proximal_plan
 from nscl.core.pull import Pull
 from nscl.core.rules import Proximal
+from nscl.core.shards import reshard
 from nscl.core.updates import Plan, make_plan, origins
 from nscl.errors import ProtectionError
 
@@ -162,6 +163,7 @@ class Protection:
         if self._plan_key is None and optimizer is not None:
             self._make_plan(optimizer)
         self._plan.treat(self._origins, self._pending.take())
+        reshard(self._memory.model)  # what FSDP2 has gathered is of the weights before
 
     def state_dict(self) -> dict[str, Any]:
         """Steps that ``every`` has left waiting, for a checkpoint of weights as they are now.
@@ -182,9 +184,12 @@ class Protection:
             self._memory._revision,
             tuple((id(p), _can_move(p), p.dtype, p.device) for p in held),
         )
-        owned = all(self._memory._owns(name, p) for name, p in self._plan.parameters.items())
-        if key == self._plan_key and owned:
-            return
+        if key == self._plan_key:
+            # An evaluation may have left FSDP2's gathered copies: no reason to plan anew.
+            if not self._owns_all():
+                reshard(self._memory.model)
+            if self._owns_all():
+                return
         if self._plan_key is not None:
             self.flush()
         everything = self._memory._parameters()
@@ -202,6 +207,9 @@ class Protection:
             self._origins = origins(self._plan.parameters, state, moving, everything)
             self._memory._tell_other_weights(everything)
         self._plan_key, self._planned = key, held
+
+    def _owns_all(self) -> bool:
+        return all(self._memory._owns(name, p) for name, p in self._plan.parameters.items())
 
     def _then_pull(self, optimizer: Optimizer, closure: Callable[[], Any]) -> Callable[[], Any]:
         """A closure computes its gradients inside ``step``: add the penalty's right after."""

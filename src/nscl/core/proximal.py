@@ -145,7 +145,7 @@ def make_proximal_plan(state: State, rule: Proximal, moving: Mapping[str, Tensor
             plan.parameters |= {p: moving[p] for p in piece.parameters}
             if len(piece.biases) < len(state.blocks[name].biases) or not piece.has_weight:
                 plan.narrowed.add(name)
-    for name in state.anchors.keys() & moving.keys() - plan.frozen:
+    for name in sorted(state.anchors.keys() & moving.keys() - plan.frozen):
         plan.parameters[name] = moving[name]
         plan.pieces.append(_elementwise(name, state, rule, moving[name]))
     return plan

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from nscl.core.excluding import clean
-from nscl.core.shards import local, part_of
+from nscl.core.shards import local, part_of, reshard
 from nscl.errors import ModelMismatchError, NsclError
 
 
@@ -28,6 +28,7 @@ def answer(
     """
     if not remembered:
         raise NsclError("there is nothing to recall: call memory.remember(...) first")
+    reshard(model)  # after a forward pass FSDP2 has gathered copies where its parameters were
     values = {
         name: _value(clean(name), tensor, remembered) for name, tensor in _tensors(model).items()
     }
@@ -75,10 +76,13 @@ def _swapped(model: nn.Module, values: Mapping[str, Tensor]) -> Iterator[None]:
     # By .data: what a graph has saved of these weights is back in place before it is used.
     targets = {name: local(t).data for name, t in _tensors(model).items() if name in values}
     own = {name: target.clone() for name, target in targets.items()}
+    failed = True
     try:
         for name, target in targets.items():
             target.copy_(values[name])
         yield
+        failed = False
     finally:
         for name, target in targets.items():
             target.copy_(own[name])
+        reshard(model, failed=failed)  # the gathered copies are of the remembered weights

@@ -1,8 +1,10 @@
 """One pass over old data: running sums of every layer, Fisher sums of every norm (Algorithm 2)."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +16,7 @@ from nscl.core.blocks import Block
 from nscl.core.covariance import Covariance
 from nscl.core.inventory import Inventory
 from nscl.core.layers import running_statistics
-from nscl.core.losses import default_loss, samples_of
+from nscl.core.losses import samples_of
 from nscl.core.observer import differentiating, evaluating, observing
 from nscl.core.output_moments import Outputs
 from nscl.core.ranks import (
@@ -27,10 +29,10 @@ from nscl.core.ranks import (
 )
 from nscl.core.room import room_for
 from nscl.core.running import Observation, Rows, RunningSums, TokenCounts, averaged
-from nscl.core.shards import is_sharded
+from nscl.core.shards import is_sharded, reshard
 from nscl.core.symmetric import packed_shape
 from nscl.core.witness import Witness
-from nscl.errors import FeatureError, NsclError, UnsupportedError
+from nscl.errors import FeatureError, NsclError
 
 Forward = Callable[[nn.Module, Any], Any]
 Loss = Callable[[Any, Any], Tensor]
@@ -64,15 +66,16 @@ class Pass:
     ) -> None:
         self.model, self.found, self.batch_mean = model, found, batch_mean
         self.sums: dict[str, RunningSums | TokenCounts] = {}
-        self.norms, self.fisher = norms, _fisher_sums(norms) if norms else None
+        self.norms, self.fisher = norms, FisherSums(norms) if norms else None
         self.norms_held, self.exact = norms_held, exact
         self.outputs = outputs
         self.norms_seen: set[str] = set()
         self.used: set[str] = set()
         self.batches = 0
         self.is_collective = any(is_sharded(p) for p in found.parameters.values())
-        self.in_forward = False
+        self.is_under_way = False  # where parameters are sharded: in a pass that needs all ranks
         self._problem: Exception | None = None
+        self._together: dict[str, Tensor] = {}  # what stands for sharded norms in the graph
 
     def run(
         self, batches: Iterable[Any], forward: Forward, loss: Loss | None, *, progress: bool
@@ -81,9 +84,7 @@ class Pass:
         listed = [batches] if isinstance(batches, Tensor | Mapping) else batches
         total = f" of {len(listed)}" if isinstance(listed, Sized) else ""
         taken = self._taken(listed)
-        taps = self.outputs.taps if self.outputs else None
-        watching = observing(self.found, self._add, norms=self.norms_held, taps=taps)
-        with evaluating(self.model), differentiating(self._differentiated()), watching as witness:
+        with self._watching() as witness:
             self.norms_seen, self.used = witness.norms_seen, witness.used
             for batch in in_lockstep(taken) if self.is_collective else taken:
                 self._one(batch, forward, loss, witness)
@@ -93,6 +94,26 @@ class Pass:
                     print(message, end="", file=sys.stderr, flush=True)
         if progress:
             print(file=sys.stderr)
+
+    @contextmanager
+    def _watching(self) -> Iterator[Witness]:
+        """The model as it is looked at, and as it was afterwards."""
+        watching = observing(
+            self.found,
+            self._add,
+            norms=self.norms_held,
+            taps=self.outputs.taps if self.outputs else None,
+            together=self._together if self.fisher else None,
+        )
+        try:
+            with evaluating(self.model), differentiating(self._differentiated()), watching as seen:
+                yield seen
+        finally:
+            reshard(self.model, failed=self.is_under_way)
+
+    @property
+    def _has_backward(self) -> bool:
+        return self.fisher is not None or self.outputs is not None
 
     def _differentiated(self) -> list[Tensor]:
         """Parameters that take part in the graph: norms for F, weights so that outputs have one."""
@@ -113,38 +134,73 @@ class Pass:
                 raise self._problem
 
     def _one(self, batch: Any, forward: Forward, loss: Loss | None, witness: Witness) -> None:
-        with torch.set_grad_enabled(self.fisher is not None or self.outputs is not None):
-            self.in_forward = True
-            output = self._forward(batch, forward)
-            self.in_forward = False
-            if self._problem is None:
-                try:
-                    witness.testify()  # now: the whole of the data may take hours
-                    with witness.looking_away():
-                        self._add_gradients(output, batch, loss)
-                except Exception as problem:
-                    self._problem = problem
+        try:
+            with torch.set_grad_enabled(self._has_backward):
+                with self._all_ranks():
+                    output = self._forward(batch, forward)
+                with witness.looking_away():
+                    self._look_back(output, batch, loss, witness)
+        finally:
+            self._together.clear()
             if self.outputs is not None:
                 self.outputs.taps.clear()
 
-    def _add_gradients(self, output: Any, batch: Any, loss: Loss | None) -> None:
+    def _look_back(self, output: Any, batch: Any, loss: Loss | None, witness: Witness) -> None:
+        """After a forward pass: what it has shown, and the gradients."""
+        value = self._checked(output, batch, loss, witness)
+        if self._has_backward and not self._stops():
+            assert value is not None
+            self._add_gradients(self._gradients(value), samples_of(output, batch))
+
+    def _checked(
+        self, output: Any, batch: Any, loss: Loss | None, witness: Witness
+    ) -> Tensor | None:
+        """What to differentiate, if no problem is known by now."""
+        if self._problem is None:
+            try:
+                witness.testify()  # now: the whole of the data may take hours
+                return self._loss(output, batch, loss) if self._has_backward else None
+            except Exception as problem:
+                self._problem = problem
+        return None
+
+    def _loss(self, output: Any, batch: Any, loss: Loss | None) -> Tensor:
+        given = None if loss is None else partial(loss, output, batch)
         if self.outputs is not None:
-            value = None if loss is None else loss(output, batch)
             samples = samples_of(output, batch)
-            norms = list(self.norms.values())
-            found = self.outputs.add(output, value, samples, norms)
+            return self.outputs.loss(output, given, samples, norms=bool(self.norms))
+        assert self.fisher is not None
+        return self.fisher.loss(output, given)
+
+    def _stops(self) -> bool:
+        """Whether a rank has a problem: sharded, a backward pass is a collective as well."""
+        mine = self._problem is not None
+        return any_rank(mine) if self.is_collective else mine
+
+    def _gradients(self, loss: Tensor) -> Sequence[Tensor | None]:
+        """Of the norms' parameters; those at the layers' outputs are taken on the way."""
+        wanted: list[Any] = [self._together.get(name, p) for name, p in self.norms.items()]
+        wanted += self.outputs.taps.edges if self.outputs else []
+        with self._all_ranks():
+            found = torch.autograd.grad(loss, wanted, allow_unused=True)
+        return found[: len(self.norms)]
+
+    def _add_gradients(self, gradients: Sequence[Tensor | None], samples: int) -> None:
+        try:
+            if self.outputs is not None:  # of a sum over samples
+                self.outputs.count(samples)
+                gradients = [None if g is None else g / samples for g in gradients]
             if self.fisher is not None:
-                means = [None if g is None else g / samples for g in found]
-                self.fisher.add_gradients(means, samples)
-        elif self.fisher is not None:
-            value = default_loss(output) if loss is None else loss(output, batch)
-            if loss is None and not value.requires_grad:
-                raise FeatureError(
-                    "the model's output has no gradient (forward= under torch.no_grad, or a "
-                    "detached output), and norms='ewc' needs it to anchor the norm layers: let "
-                    "gradients through, or use norms='freeze' or 'train'"
-                )
-            self.fisher.add(value, samples_of(output, batch))
+                self.fisher.add_gradients(gradients, samples)
+        except Exception as problem:
+            self._problem = problem
+
+    @contextmanager
+    def _all_ranks(self) -> Iterator[None]:
+        """A pass that sharded parameters are gathered for: an exception leaves it under way."""
+        self.is_under_way = True
+        yield
+        self.is_under_way = False
 
     def _forward(self, batch: Any, forward: Forward) -> Any:
         try:
@@ -194,16 +250,6 @@ def _new_sums(block: Block, device: torch.device, *, exact: bool) -> RunningSums
     )
 
 
-def _fisher_sums(norms: Mapping[str, Tensor]) -> FisherSums:
-    for name, parameter in norms.items():
-        if hasattr(parameter, "placements"):
-            raise UnsupportedError(
-                f"norms='ewc' needs the gradient of '{name}', which fully_shard keeps in pieces: "
-                "use norms='freeze', or call remember before sharding"
-            )
-    return FisherSums(norms)
-
-
 def gather(
     current: Pass, batches: Iterable[Any], forward: Forward, loss: Loss | None, *, progress: bool
 ) -> Gathered:
@@ -215,8 +261,8 @@ def gather(
         try:
             current.run(batches, forward, loss, progress=progress)
         except BaseException as problem:
-            if current.is_collective and current.in_forward:
-                raise  # the other ranks wait inside of their forward pass and cannot be asked
+            if current.is_collective and current.is_under_way:
+                raise  # the other ranks wait inside of their pass and cannot be asked
             error = problem
         failed = any_rank(error is not None)
         if error is not None:

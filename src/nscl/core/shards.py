@@ -1,5 +1,9 @@
 """Parameters of which this rank holds some rows only, as FSDP2's ``fully_shard`` leaves them."""
 
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -82,14 +86,35 @@ def local_rows(name: str, tensor: Tensor) -> tuple[int, int]:
     return start, min(rows, start + chunk)
 
 
-def reshard(model: nn.Module) -> None:
+def check_together(name: str, module: nn.Module, way_out: str) -> None:
+    """FSDP2 brings a layer's weights together while it runs; tensor parallelism does not."""
+    if any(hasattr(parameter, "placements") for parameter in module.parameters()):
+        raise UnsupportedError(
+            f"layer '{name}' computes with weights in pieces (tensor parallelism), so what passes "
+            f"through it cannot be seen as a whole: call remember before it is taken apart{way_out}"
+        )
+
+
+def reshard(model: nn.Module, *, failed: bool = False) -> None:
     """Bring FSDP2 modules back to the parameters that optimizers hold.
 
-    A forward pass without a backward pass leaves gathered copies in their place.
+    A forward pass without a backward pass leaves gathered copies in their place; a pass that has
+    ``failed`` also leaves FSDP2 in the belief that it is still under way.
     """
     if dist.is_available() and dist.is_initialized():
         from torch.distributed.fsdp import FSDPModule  # slow to import
 
-        for module in model.modules():
-            if isinstance(module, FSDPModule):
-                module.reshard()
+        modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
+        if failed:
+            _start_afresh(modules)
+        for module in modules:
+            module.reshard()
+
+
+def _start_afresh(modules: Sequence[Any]) -> None:
+    """Let FSDP2 forget the pass that it was in; older versions of torch cannot."""
+    inner = {id(m) for module in modules for m in module.modules() if m is not module}
+    for module in modules:
+        if id(module) not in inner and hasattr(module, "reset_iter_state"):
+            with suppress(RuntimeError):  # a part of what is sharded as a whole has no say
+                module.reset_iter_state()
