@@ -25,8 +25,8 @@ DEMO := split-digits-5 --out runs/demo
 
 demo: $(READY)  ## five tasks on the embedded digits, with and without protection; a table and a report
 	@$(BIN)/nscl run $(DEMO) --method finetune
-	@$(BIN)/nscl run $(DEMO) --method adam-nscl
-	@$(BIN)/nscl compare $(DEMO) --methods finetune,adam-nscl --seeds 1 --quiet
+	@$(BIN)/nscl run $(DEMO) --method nscl
+	@$(BIN)/nscl compare $(DEMO) --methods finetune,nscl --seeds 1 --quiet
 	@$(BIN)/nscl report runs/demo --out runs/demo-report --quiet
 	@echo "report: runs/demo-report/report.html"
 

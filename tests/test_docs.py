@@ -109,7 +109,7 @@ def test_the_readme_protects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             held.protect(optimizer)
         train(network, optimizer, [torch.randn(48, 8)])
         moved.append((network(names["task_1"][0]) - before).norm().item())
-    assert moved[0] < 0.2 * moved[1]
+    assert moved[0] < 0.5 * moved[1]
 
 
 @pytest.mark.parametrize("document", [*DOCUMENTS, "CHANGELOG.md", "docs/own-method.md"])

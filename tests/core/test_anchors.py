@@ -43,7 +43,7 @@ def fisher_by_hand(model: nn.Module, batches: list[Tensor]) -> dict[str, Tensor]
 @pytest.mark.parametrize("make", NORMS.values(), ids=NORMS.keys())
 def test_three_tasks_pull_as_the_explicit_sum_over_tasks(make: Any) -> None:
     model = network(make())
-    memory, tasks = nscl.Memory(model), list[Any]()
+    memory, tasks = nscl.Memory.adam_nscl(model), list[Any]()
     for _ in range(3):
         batches = [torch.randn(n, 3, dtype=torch.float64) for n in (4, 2)]
         then = {name: p.detach().clone() for name, p in model[1].named_parameters()}
@@ -64,7 +64,7 @@ def test_three_tasks_pull_as_the_explicit_sum_over_tasks(make: Any) -> None:
 
 def test_state_is_two_tensors_however_many_tasks() -> None:
     model = network(nn.LayerNorm(4))
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     for _ in range(3):
         memory.remember([torch.randn(2, 3).double()])
         assert memory.nbytes["anchors"] == 2 * 2 * 4 * 8
@@ -99,7 +99,7 @@ def test_halves_of_a_task_mix_to_the_whole() -> None:
     model, batches = network(nn.LayerNorm(4)), [torch.randn(n, 3).double() for n in (4, 2, 5)]
     parts = []
     for some in (batches, batches[:2], batches[2:]):
-        memory = nscl.Memory(model)
+        memory = nscl.Memory.adam_nscl(model)
         memory.remember(some)
         parts.append(memory._state.anchors["1.weight"])
     whole, mixed = parts[0], parts[1].mixed(parts[2])
@@ -120,7 +120,7 @@ def test_the_gradient_has_the_parameters_precision(dtype: torch.dtype) -> None:
 def test_a_loss_of_ones_own_replaces_the_labels() -> None:
     model, x = network(nn.LayerNorm(4)), torch.randn(5, 3).double()
     labels = torch.tensor([0, 1, 2, 0, 1])
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([(x, labels)], loss=lambda output, batch: F.cross_entropy(output, batch[1]))
     loss = F.cross_entropy(model.eval()(x), labels)
     (gradient,) = torch.autograd.grad(loss, [model[1].weight])
@@ -139,7 +139,7 @@ def test_norms_that_have_not_run_are_free() -> None:
             return self.used(self.body(x))
 
     for norms, how in (("ewc", "ewc"), ("freeze", "frozen"), ("train", "left free")):
-        report = nscl.Memory(Two(), norms=norms).remember([torch.randn(4, 3)])
+        report = nscl.Memory(Two(), rule=nscl.Ratio(), norms=norms).remember([torch.randn(4, 3)])
         told = {line.name: line.protected_by for line in report.layers}
         assert told["used"] == how
         assert told["unused"] == ("left free" if norms == "train" else "free until remembered")
@@ -169,7 +169,7 @@ OUTPUTS: dict[str, Any] = {
 @pytest.mark.parametrize("outputs", OUTPUTS.values(), ids=OUTPUTS.keys())
 def test_norms_on_the_way_to_every_output_are_anchored(outputs: Any) -> None:
     model, x = Branched(outputs).double(), torch.randn(8, 3).double()
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([x])
     found = memory.state_dict()["tensors"]
     for name in ("one", "two"):
@@ -189,7 +189,7 @@ UNREACHED: dict[str, Any] = {
 @pytest.mark.parametrize("outputs", UNREACHED.values(), ids=UNREACHED.keys())
 def test_a_norm_that_the_loss_does_not_reach_is_not_called_protected(outputs: Any) -> None:
     model, x = Branched(outputs), torch.randn(8, 3)
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     with pytest.warns(nscl.NsclWarning, match=r"not anchored: two\.weight, two\.bias: .*loss="):
         report = memory.remember([x])
     told = {line.name: (line.protected_by, line.free) for line in report.layers}
@@ -197,7 +197,7 @@ def test_a_norm_that_the_loss_does_not_reach_is_not_called_protected(outputs: An
     assert told["two"] == ("free until remembered", 8)
     both = memory.remember([x], loss=lambda _, x: (model.one(x @ W) * model.two(x @ W)).mean())
     assert {line.protected_by for line in both.layers[1:]} == {"ewc"}
-    frozen = nscl.Memory(model, norms="freeze").remember([x])
+    frozen = nscl.Memory(model, rule=nscl.Ratio(), norms="freeze").remember([x])
     assert {line.protected_by for line in frozen.layers[1:]} == {"frozen"}
 
 
@@ -211,7 +211,7 @@ def test_a_norm_under_the_models_own_no_grad_is_told_and_nothing_changes_if_that
             return self[3](self[2](hidden))
 
     model = Frozen(nn.Linear(3, 4), nn.LayerNorm(4), nn.LayerNorm(4), nn.Linear(4, 3))
-    memory, x = nscl.Memory(model), torch.randn(8, 3)
+    memory, x = nscl.Memory.adam_nscl(model), torch.randn(8, 3)
     memory.protect(optimizer := torch.optim.SGD(model.parameters(), 0.1))
     known = remembered(memory)
     warnings.simplefilter("error")
@@ -228,7 +228,7 @@ def test_a_norm_under_the_models_own_no_grad_is_told_and_nothing_changes_if_that
 def test_a_norm_that_some_batches_reach_is_anchored_by_those() -> None:
     turns, x = iter([True, False, True, True]), torch.randn(8, 3)
     model = Branched(lambda one, two: (one, two if next(turns) else two.detach()))
-    half, whole = nscl.Memory(model), nscl.Memory(model)
+    half, whole = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     half.remember([x, x])
     whole.remember([x, x])
     fisher = [m.state_dict()["tensors"]["fisher/two.weight"] for m in (half, whole)]
@@ -263,7 +263,7 @@ def test_norm_layers_are_frozen_left_free_or_held_as_asked(make: Any, norms: Any
 
 def test_norms_frozen_while_remembered_are_anchored_for_the_day_they_are_not() -> None:
     model, x = network(nn.LayerNorm(4)), torch.randn(3, 3).double()
-    memory, usual = nscl.Memory(model), nscl.Memory(model)
+    memory, usual = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     usual.remember([x])
     model[1].requires_grad_(False)
     line = memory.remember([x]).layers[-1]
@@ -278,7 +278,7 @@ def test_norms_stay_frozen_when_the_pass_fails() -> None:
     model = network(nn.LayerNorm(4))
     model[1].requires_grad_(False)
     with pytest.raises(nscl.NsclError):
-        nscl.Memory(model).remember([torch.randn(3, 7).double()])
+        nscl.Memory.adam_nscl(model).remember([torch.randn(3, 7).double()])
     assert not any(p.requires_grad for p in model[1].parameters())
 
 
@@ -288,7 +288,7 @@ def moved(rate: float, momentum: float, *, norms: Literal["ewc", "train"]) -> tu
     model = nn.Sequential(nn.Linear(1, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 1)).double()
     with torch.no_grad():
         model[3].bias.fill_(40.0)  # a large output: its squared norm is steep
-    memory = nscl.Memory(model, norms=norms)
+    memory = nscl.Memory(model, rule=nscl.Ratio(), norms=norms)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum)
     memory.protect(optimizer)
     x = torch.randn(64, 1).double()
@@ -333,7 +333,7 @@ class Unrated(torch.optim.Optimizer):
 def test_an_optimizer_without_a_rate_feels_the_whole_pull(defaults: dict[str, Any]) -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Linear(3, 2)).double()
     optimizer = Unrated(model.parameters(), defaults)
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.protect(optimizer)
     memory.remember([torch.randn(8, 4, dtype=torch.float64)])
     with torch.no_grad():
@@ -355,7 +355,7 @@ def test_a_gradient_that_is_not_finite_names_its_parameter_and_changes_nothing()
             z = self.norm(self.inner(x))
             return self.out((z * (z > 0)).sqrt())  # finite, with an infinite slope at 0
 
-    memory = nscl.Memory(Rooted())
+    memory = nscl.Memory.adam_nscl(Rooted())
     with pytest.raises(FeatureError, match=r"respect to norm\.weight"):
         memory.remember([torch.randn(8, 3)])
     assert not memory._state.anchors

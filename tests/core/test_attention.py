@@ -84,7 +84,7 @@ def test_its_four_matrices_see_what_attention_is(case: dict[str, Any]) -> None:
     case = dict(case)
     options = {key: case.pop(key) for key in ("bias", "kdim", "vdim", "batch_first") if key in case}
     module = nn.MultiheadAttention(SIZE, HEADS, dropout=0.5, **options).double()
-    memory, seen = nscl.Memory(Wrapped(module)), []
+    memory, seen = nscl.Memory.adam_nscl(Wrapped(module)), []
     for batch in (2, 1):
         count = 1 if case.get("unbatched") else batch
         q = normal(count, 4, SIZE)
@@ -116,7 +116,7 @@ def test_its_four_matrices_see_what_attention_is(case: dict[str, Any]) -> None:
 
 def test_forgetting_of_each_matrix_is_that_of_its_projection() -> None:
     module = nn.MultiheadAttention(SIZE, HEADS, batch_first=True).double()
-    memory, q, k = nscl.Memory(Wrapped(module)), normal(2, 3, SIZE), normal(2, 4, SIZE)
+    memory, q, k = nscl.Memory.adam_nscl(Wrapped(module)), normal(2, 3, SIZE), normal(2, 4, SIZE)
     memory.remember([(q, k)], forward=lambda m, batch: m(batch[0], batch[1], batch[1]))
     values = attended(module, [q, k, k], torch.zeros(()))
     before = [F.linear(x, *p).detach() for x, p in zip((q, k, k), projections(module), strict=True)]
@@ -135,7 +135,9 @@ def test_forgetting_of_each_matrix_is_that_of_its_projection() -> None:
 def test_the_module_is_left_as_it_was() -> None:
     model = Wrapped(nn.MultiheadAttention(SIZE, HEADS))
     before, weight = hooks(model), model.attention.out_proj.weight
-    nscl.Memory(model).remember([normal(2, 1, SIZE).float()], forward=lambda m, x: m(x, x, x))
+    nscl.Memory.adam_nscl(model).remember(
+        [normal(2, 1, SIZE).float()], forward=lambda m, x: m(x, x, x)
+    )
     assert hooks(model) == before
     assert model.attention.out_proj.weight is weight
     assert list(model.attention._modules) == ["out_proj"]
@@ -144,15 +146,15 @@ def test_the_module_is_left_as_it_was() -> None:
 def test_learned_keys_beside_the_inputs_are_not_passed_over() -> None:
     module = nn.MultiheadAttention(SIZE, HEADS, add_bias_kv=True)
     with pytest.raises(UnsupportedError, match=r"'bias_k' \(MultiheadAttention\), 'bias_v'"):
-        nscl.Memory(module)
+        nscl.Memory.adam_nscl(module)
 
 
 def test_a_parametrized_output_projection_leaves_the_rest_protected() -> None:
     model = Wrapped(nn.MultiheadAttention(SIZE, HEADS))
     nn.utils.parametrizations.weight_norm(model.attention.out_proj)
     with pytest.raises(UnsupportedError, match="out_proj"):
-        nscl.Memory(model)
-    memory = nscl.Memory(model, unsupported="train")
+        nscl.Memory.adam_nscl(model)
+    memory = nscl.Memory(model, rule=nscl.Ratio(), unsupported="train")
     report = memory.remember([torch.randn(2, 1, SIZE)], forward=lambda m, x: m(x, x, x))
     held = [layer.name for layer in report.layers if layer.protected_by == "null space"]
     assert held == ["attention.query", "attention.key", "attention.value"]
@@ -168,7 +170,7 @@ def test_a_transformer_layer_is_seen_where_torch_would_fuse_it(
         SIZE, HEADS, 8, batch_first=True, norm_first=norm_first, dtype=torch.float64
     )
     assert torch.backends.mha.get_fastpath_enabled()
-    memory, x = nscl.Memory(layer, norms=norms), normal(3, 4, SIZE)
+    memory, x = nscl.Memory(layer, rule=nscl.Ratio(), norms=norms), normal(3, 4, SIZE)
     mask = forbidden(3, 4) if padded else None
     memory.remember([x], forward=lambda model, x: model(x, src_key_padding_mask=mask))
     assert torch.backends.mha.get_fastpath_enabled()
@@ -192,7 +194,7 @@ def test_a_transformer_layer_is_seen_where_torch_would_fuse_it(
 def test_a_transformer_encoder_too(padded: bool) -> None:
     layer = nn.TransformerEncoderLayer(SIZE, HEADS, 8, batch_first=True, dtype=torch.float64)
     encoder = nn.TransformerEncoder(layer, 2)
-    memory, x = nscl.Memory(encoder, norms="train"), normal(3, 4, SIZE)
+    memory, x = nscl.Memory(encoder, rule=nscl.Ratio(), norms="train"), normal(3, 4, SIZE)
     mask = torch.tensor([[False] * 4, [False] * 3 + [True], [False] * 2 + [True] * 2])
     kwargs = {"src_key_padding_mask": mask} if padded else {}
     report = memory.remember([x], forward=lambda model, x: model(x, **kwargs))

@@ -24,7 +24,7 @@ OTHERS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_option_can_be_read_but_not_changed(name: str) -> None:
-    memory = nscl.Memory(nn.Linear(6, 3))
+    memory = nscl.Memory.adam_nscl(nn.Linear(6, 3))
     before, told = getattr(memory, name), memory.options()
     with pytest.raises(AttributeError, match=rf"{name} of a memory cannot be .*{name}=\.\.\.\)"):
         setattr(memory, name, OTHERS[name])

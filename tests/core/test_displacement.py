@@ -248,4 +248,4 @@ def test_frobenius_divides_every_group_by_its_own_norm() -> None:
 
 def test_frobenius_and_displacement_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="again and again: use acts_on='step'"):
-        nscl.Memory(mlp(), scale="frobenius", acts_on="displacement")
+        nscl.Memory(mlp(), rule=nscl.Ratio(), scale="frobenius", acts_on="displacement")

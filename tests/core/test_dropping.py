@@ -108,8 +108,8 @@ def test_a_state_dict_is_taken_without_what_the_memory_excludes() -> None:
     state = memory.state_dict()
     replace_head(model)
     with pytest.raises(ModelMismatchError, match="layer 'fc' was remembered as"):
-        nscl.Memory(model).load_state_dict(state)
-    other = nscl.Memory(model, exclude="fc")
+        nscl.Memory.adam_nscl(model).load_state_dict(state)
+    other = nscl.Memory(model, rule=nscl.Ratio(), exclude="fc")
     other.load_state_dict(state)
     assert set(other.state_dict()["metadata"]["blocks"]) == {"body", "aux"}
 
@@ -164,12 +164,12 @@ def test_a_name_of_nothing_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(NsclError, match="exclude='cf' matches no module or parameter"):
         nscl.Memory.load(tmp_path / "m", model, exclude=["cf"])
     with pytest.raises(NsclError, match="nothing was remembered of 'cf'"):
-        nscl.Memory(model).load_state_dict(memory.state_dict(), exclude=["cf"])
+        nscl.Memory.adam_nscl(model).load_state_dict(memory.state_dict(), exclude=["cf"])
 
 
 def test_an_attention_is_dropped_as_a_whole() -> None:
     model = nn.ModuleDict({"attn": nn.MultiheadAttention(4, 2), "out": nn.Linear(4, 2)})
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([torch.randn(3, 2, 4)], forward=lambda m, x: m["out"](m["attn"](x, x, x)[0]))
     model["attn"] = nn.MultiheadAttention(4, 2, bias=False)
     with pytest.raises(ModelMismatchError, match=r"memory\.forget\('attn'\)"):

@@ -67,7 +67,7 @@ def outputs(model: nn.Module, inputs: dict[str, list[Tensor]]) -> dict[str, Tens
 
 def test_drift_is_the_truth_for_every_layer_over_several_tasks() -> None:
     model = make()
-    memory, inputs = nscl.Memory(model), watch(model)
+    memory, inputs = nscl.Memory.adam_nscl(model), watch(model)
     for _ in range(3):
         move(model, 0.03)
         memory.remember([torch.randint(0, 7, (n, 5)) for n in (3, 2)])
@@ -94,7 +94,7 @@ def test_drift_is_the_truth_for_every_layer_over_several_tasks() -> None:
 def test_each_parameter_alone() -> None:
     """A bias counts as much as a weight."""
     model = nn.Sequential(nn.Linear(3, 2), nn.Conv1d(1, 2, 1)).double()
-    memory, x = nscl.Memory(model[0]), torch.randn(6, 3).double()
+    memory, x = nscl.Memory.adam_nscl(model[0]), torch.randn(6, 3).double()
     memory.remember([x])
     with torch.no_grad():
         model[0].bias += torch.tensor([3.0, 4.0])
@@ -103,7 +103,7 @@ def test_each_parameter_alone() -> None:
 
 def test_movement_in_unused_directions_is_no_forgetting() -> None:
     model = nn.Linear(4, 2).double()
-    memory, x = nscl.Memory(model), torch.randn(6, 4).double()
+    memory, x = nscl.Memory.adam_nscl(model), torch.randn(6, 4).double()
     x[:, 3] = 0
     memory.remember([x])
     with torch.no_grad():
@@ -115,7 +115,7 @@ def test_silent_layers_have_no_relative_drift() -> None:
     model = nn.Linear(3, 2).double()
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([torch.randn(4, 3).double()])
     move(model)
     found = memory.forgetting().total
@@ -124,14 +124,14 @@ def test_silent_layers_have_no_relative_drift() -> None:
 
 
 def test_nothing_remembered_is_nothing_forgotten() -> None:
-    found = nscl.Memory(nn.Linear(3, 2)).forgetting()
+    found = nscl.Memory.adam_nscl(nn.Linear(3, 2)).forgetting()
     assert (found.layers, found.statistics, found.total.drift) == ((), (), 0.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_low_precision_is_measured_in_float64(dtype: torch.dtype) -> None:
     model = nn.Linear(3, 2).to(dtype)
-    memory, x = nscl.Memory(model), torch.randn(50, 3).to(dtype)
+    memory, x = nscl.Memory.adam_nscl(model), torch.randn(50, 3).to(dtype)
     memory.remember([x])
     weights = [p.detach().double().clone() for p in model.parameters()]
     move(model)

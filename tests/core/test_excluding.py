@@ -34,7 +34,7 @@ def model_with_heads() -> nn.Module:
     ],
 )
 def test_exclude_takes_names_and_patterns(exclude: Any, left: list[str]) -> None:
-    memory = nscl.Memory(model_with_heads(), exclude=exclude)
+    memory = nscl.Memory(model_with_heads(), rule=nscl.Ratio(), exclude=exclude)
     report = memory.report()
     assert [x.name for x in report.layers if x.protected_by == "free until remembered"] == [
         *left,
@@ -55,19 +55,19 @@ def test_an_excluded_bias_is_left_free_and_its_weight_is_not() -> None:
 
 def test_a_typo_in_exclude_is_an_error() -> None:
     with pytest.raises(NsclError, match=r"exclude='haeds' matches no.*body, heads, norm"):
-        nscl.Memory(model_with_heads(), exclude=["body.0", "haeds"])
+        nscl.Memory(model_with_heads(), rule=nscl.Ratio(), exclude=["body.0", "haeds"])
 
 
 def test_a_shared_parameter_is_excluded_by_its_first_name_or_not_at_all() -> None:
     model = nn.ModuleDict({"enc": nn.Linear(3, 3), "dec": nn.Linear(3, 3, bias=False)})
     model["dec"].weight = model["enc"].weight
     with pytest.raises(UnsupportedError, match=r"'dec.weight' free, but that is 'enc.weight' too"):
-        nscl.Memory(model, exclude=["dec"])
+        nscl.Memory(model, rule=nscl.Ratio(), exclude=["dec"])
     with pytest.raises(UnsupportedError, match=r"'out.weight' free, but that is 'embed.weight'"):
-        nscl.Memory(Tied(), exclude=["out"])  # its bias alone would be left free
+        nscl.Memory(Tied(), rule=nscl.Ratio(), exclude=["out"])  # its bias alone would be left free
     told = {
         x.name: x.protected_by
-        for x in nscl.Memory(Tied(), exclude=["out*", "embed"]).report().layers
+        for x in nscl.Memory(Tied(), rule=nscl.Ratio(), exclude=["out*", "embed"]).report().layers
     }
     assert told == {
         "mix": "free until remembered",
@@ -78,4 +78,4 @@ def test_a_shared_parameter_is_excluded_by_its_first_name_or_not_at_all() -> Non
 
 def test_everything_excluded_is_a_mistake() -> None:
     with pytest.raises(UnsupportedError, match="no layer that can be protected"):
-        nscl.Memory(model_with_heads(), exclude=["body", "heads"])
+        nscl.Memory(model_with_heads(), rule=nscl.Ratio(), exclude=["body", "heads"])

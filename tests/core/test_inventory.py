@@ -60,7 +60,7 @@ def test_a_shared_weight_is_held_for_all_its_modules() -> None:
 
 def test_forgetting_of_a_shared_weight_is_over_all_its_uses() -> None:
     model = Shared().double()
-    memory, x = nscl.Memory(model), normal(5, 3)
+    memory, x = nscl.Memory.adam_nscl(model), normal(5, 3)
     deeper = model.a(x).tanh().detach()
     memory.remember([x])
     before = torch.cat([model.a(x), model.b(deeper)]).detach()
@@ -88,8 +88,8 @@ def test_one_bias_beside_two_weights_cannot_be_protected() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4))
     model[1].bias = model[0].bias
     with pytest.raises(UnsupportedError, match=r"'0' and '1' share the bias '0.bias'.*untie"):
-        nscl.Memory(model)
-    free = nscl.Memory(model, exclude=["0.bias"])
+        nscl.Memory.adam_nscl(model)
+    free = nscl.Memory(model, rule=nscl.Ratio(), exclude=["0.bias"])
     assert free.remember([torch.randn(2, 3)]).layers[-1].protected_by == "excluded"
 
 
@@ -97,25 +97,25 @@ def test_one_weight_multiplied_in_two_ways_cannot_be_protected() -> None:
     conv, back = nn.Conv2d(3, 3, 2, bias=False), nn.ConvTranspose2d(3, 3, 2, bias=False)
     back.weight = conv.weight
     with pytest.raises(UnsupportedError, match=r"share the parameter '0.weight'.*no projection"):
-        nscl.Memory(nn.Sequential(conv, back))
+        nscl.Memory.adam_nscl(nn.Sequential(conv, back))
     grouped = nn.Conv2d(6, 4, 2, bias=False), nn.Conv2d(12, 4, 2, groups=2, bias=False)
     grouped[1].weight = grouped[0].weight
     with pytest.raises(UnsupportedError, match="share the parameter"):
-        nscl.Memory(nn.ModuleList(grouped))
+        nscl.Memory.adam_nscl(nn.ModuleList(grouped))
 
 
 def test_two_parameters_in_one_storage_cannot_be_protected() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     model[1].weight.data = model[0].weight.data
     with pytest.raises(UnsupportedError, match=r"'0.weight' and '1.weight' are two parameters in"):
-        nscl.Memory(model)
+        nscl.Memory.adam_nscl(model)
     with pytest.raises(UnsupportedError, match="untie them, or exclude="):
-        nscl.Memory(model, exclude=["1"])  # it would still move the other
+        nscl.Memory(model, rule=nscl.Ratio(), exclude=["1"])  # it would still move the other
     model[1].weight = nn.Parameter(model[0].weight.data[:, :3])
     with pytest.raises(UnsupportedError, match="in the same memory"):
-        nscl.Memory(model)
+        nscl.Memory.adam_nscl(model)
     model[1].weight = nn.Parameter(model[0].weight.data.clone())
-    assert nscl.Memory(model).tasks == 0
+    assert nscl.Memory.adam_nscl(model).tasks == 0
 
 
 def test_parameters_side_by_side_in_one_buffer_are_compared_with_their_neighbours_only(
@@ -126,10 +126,10 @@ def test_parameters_side_by_side_in_one_buffer_are_compared_with_their_neighbour
     nn.utils.vector_to_parameters(flat, model.parameters())
     compared: list[Any] = []
     monkeypatch.setattr(overlaps, "_overlap", lambda *pair: compared.append(pair) or False)
-    nscl.Memory(model)
+    nscl.Memory.adam_nscl(model)
     assert compared == []  # not 40 · 39 / 2 of them, at every remember and report
     model[7].weight.data = model[3].weight.data.T
-    nscl.Memory(model)
+    nscl.Memory.adam_nscl(model)
     assert len(compared) == 1
 
 
@@ -138,15 +138,15 @@ def test_a_buffer_may_hold_several_types() -> None:
     model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False).double())
     model[0].weight.data = raw[:16].view(torch.float32).view(2, 2)
     model[1].weight.data = raw[64:].view(torch.float64).view(2, 2)
-    nscl.Memory(model)
+    nscl.Memory.adam_nscl(model)
     model[1].weight.data = raw[8:40].view(torch.float64).view(2, 2)
     with pytest.raises(UnsupportedError, match="in the same memory"):
-        nscl.Memory(model)
+        nscl.Memory.adam_nscl(model)
 
 
 def test_a_tying_made_later_is_noticed() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     model[1].weight.data = model[0].weight.data
     with pytest.raises(UnsupportedError, match="are two parameters in the same"):
         memory.remember([torch.randn(2, 3)])
@@ -155,10 +155,10 @@ def test_a_tying_made_later_is_noticed() -> None:
 def test_parameters_side_by_side_in_one_buffer_are_fine() -> None:
     model, flat = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), torch.randn(2, 9)
     model[0].weight.data, model[1].weight.data = flat[0].view(3, 3), flat[1].view(3, 3)
-    assert nscl.Memory(model).tasks == 0
+    assert nscl.Memory.adam_nscl(model).tasks == 0
     columns = torch.randn(3, 6)  # these interleave
     model[0].weight.data, model[1].weight.data = columns[:, :3], columns[:, 3:]
-    assert nscl.Memory(model).tasks == 0
+    assert nscl.Memory.adam_nscl(model).tasks == 0
 
 
 def test_convolutions_may_share_a_weight_at_different_strides() -> None:
@@ -172,7 +172,7 @@ def test_convolutions_may_share_a_weight_at_different_strides() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.coarse(self.fine(x))
 
-    memory = nscl.Memory(Pyramid())
+    memory = nscl.Memory.adam_nscl(Pyramid())
     memory.remember([torch.randn(2, 2, 9)])
     assert rows_seen(memory, "fine") == 2 * (9 + 4)
     assert covariance(memory, "fine").shape == (1, 7, 7)  # one bias, one constant
@@ -193,7 +193,7 @@ class GatedHeads(nn.Module):
 
 def test_unknown_layers_that_never_ran_stay_free_until_they_do() -> None:
     model = GatedHeads()
-    memory = nscl.Memory(model, unsupported="freeze")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), unsupported="freeze")
     told = {x.name: x.protected_by for x in memory.remember([torch.randn(3, 4)]).layers}
     for name in ("heads.0.weight_ih_l0", "heads.0.bias_hh_l0", "heads.2.weight", "scales.0"):
         assert told[name] == "frozen", name
@@ -213,7 +213,7 @@ def test_unknown_layers_that_never_ran_stay_free_until_they_do() -> None:
 @pytest.mark.parametrize("how", ["freeze", "train"])
 def test_what_nobody_taught_us_is_held_or_left_free_as_asked(how: Any) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.PReLU(4), nn.Linear(4, 2)).double()
-    memory = nscl.Memory(model, unsupported=how)
+    memory = nscl.Memory(model, rule=nscl.Ratio(), unsupported=how)
     slope = model[1].weight.detach().clone()
     line = memory.remember([normal(3, 4)]).layers[-1]
     assert (line.name, line.kind) == ("1.weight", "PReLU")
@@ -225,7 +225,7 @@ def test_what_nobody_taught_us_is_held_or_left_free_as_asked(how: Any) -> None:
 def test_parameters_that_do_not_train_need_no_protection() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.PReLU())
     model[1].weight.requires_grad_(False)
-    assert nscl.Memory(model).report().layers[-1].protected_by == "left free"
+    assert nscl.Memory.adam_nscl(model).report().layers[-1].protected_by == "left free"
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -242,22 +242,22 @@ REFUSED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_models_that_cannot_be_protected_say_why(make: Any, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
-        nscl.Memory(make())
+        nscl.Memory.adam_nscl(make())
 
 
 def test_integer_weights_are_named() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     model[1].weight = nn.Parameter(torch.ones(2, 2, dtype=torch.int8), requires_grad=False)
     with pytest.raises(UnsupportedError, match=re.escape("'1.weight' is torch.int8")):
-        nscl.Memory(model)
-    assert nscl.Memory(model, exclude=["1"]).report().layers[0].name == "0"
+        nscl.Memory.adam_nscl(model)
+    assert nscl.Memory(model, rule=nscl.Ratio(), exclude=["1"]).report().layers[0].name == "0"
 
 
 def test_wrappers_are_taken_off() -> None:
     model = nn.Linear(2, 2)
     compiled = torch.compile(model, backend="eager")
     assert unwrap(nn.DataParallel(compiled)) is model
-    assert nscl.Memory(compiled).model is model
+    assert nscl.Memory.adam_nscl(compiled).model is model
 
 
 def test_names_do_not_tell_that_a_part_is_compiled() -> None:
@@ -307,6 +307,9 @@ def test_two_matrices_of_one_name_are_refused_by_both_their_parameters() -> None
     model = nn.ModuleDict({"attn": NamedLikeAMatrix()})
     message = r"'attn.query' is .*'attn.in_proj_weight' \(.*\) and 'attn.query.weight' \(Linear\)"
     with pytest.raises(UnsupportedError, match=message):
-        nscl.Memory(model)
-    names = [x.name for x in nscl.Memory(model, exclude=["attn.query"]).report().layers]
+        nscl.Memory.adam_nscl(model)
+    names = [
+        x.name
+        for x in nscl.Memory(model, rule=nscl.Ratio(), exclude=["attn.query"]).report().layers
+    ]
     assert names[:4] == ["attn.query", "attn.key", "attn.value", "attn.output"]

@@ -31,7 +31,7 @@ def normal(*shape: int) -> Tensor:
 def check(layer: nn.Module, tasks: list[Tensor], channel: int = 1, **kwargs: Any) -> None:
     """Algorithm 2 over several tasks equals the covariance of all their rows together."""
     layer = layer.double()
-    memory = nscl.Memory(layer)
+    memory = nscl.Memory.adam_nscl(layer)
     for inputs in tasks:
         memory.remember([inputs], forward=lambda model, x: model(x, **kwargs))
     name = next(iter(take_inventory(layer).blocks))
@@ -143,7 +143,7 @@ def test_a_single_image_without_a_batch_dimension(dims: int) -> None:
 def test_an_image_size_that_changes_between_batches() -> None:
     layer = nn.Conv2d(2, 3, 3, padding=1).double()
     tasks = [normal(2, 2, n, m) for n, m in itertools.product((1, 2, 5), (3, 4))]
-    memory = nscl.Memory(layer)
+    memory = nscl.Memory.adam_nscl(layer)
     memory.remember(tasks)
     rows = torch.cat([rows_of(layer, x) for x in tasks], 1)
     assert (covariance(memory, "model") - second_moment(rows)).abs().max() < 1e-12
@@ -151,7 +151,7 @@ def test_an_image_size_that_changes_between_batches() -> None:
 
 def test_inputs_by_keyword() -> None:
     layer = nn.Linear(3, 2).double()
-    memory, x = nscl.Memory(layer), normal(4, 3)
+    memory, x = nscl.Memory.adam_nscl(layer), normal(4, 3)
     memory.remember([{"input": x}])
     rows = torch.cat([x, torch.ones_like(x[:, :1])], 1)
     assert (covariance(memory, "model")[0] - rows.mT @ rows / 4).abs().max() < 1e-14
@@ -159,7 +159,7 @@ def test_inputs_by_keyword() -> None:
 
 def test_an_embedding_counts_its_tokens() -> None:
     layer = nn.Embedding(6, 3, padding_idx=0).double()
-    memory = nscl.Memory(layer)
+    memory = nscl.Memory.adam_nscl(layer)
     memory.remember([torch.tensor([[0, 1], [1, 5]]), torch.tensor([1])])
     memory.remember([torch.tensor([[2]], dtype=torch.int32)])
     state = memory.state_dict()
@@ -179,7 +179,7 @@ def test_a_module_called_several_times_has_seen_all_of_it() -> None:
             return self.layer(self.layer(x).tanh())
 
     model = Twice().double()
-    memory, x = nscl.Memory(model), normal(7, 3)
+    memory, x = nscl.Memory.adam_nscl(model), normal(7, 3)
     memory.remember([x])
     deeper = model.layer(x).tanh().detach()
     rows = torch.cat([torch.cat([x, deeper]), torch.ones(14, 1).double()], 1)[None]
@@ -214,7 +214,7 @@ def fresh_types(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_an_own_type_is_taught_and_protected() -> None:
     model = nn.Sequential(Scaled(6, 6), nn.ReLU(), nn.Linear(6, 2)).double()
     with pytest.raises(UnsupportedError, match=r"'0.weight' \(Scaled\), '0.bias' \(Scaled\)"):
-        nscl.Memory(model)
+        nscl.Memory.adam_nscl(model)
 
     @register_layer(Scaled)
     def rows(module: Scaled, x: Tensor, by: float = 2.0) -> Tensor:
@@ -242,7 +242,7 @@ def test_an_own_type_with_names_of_its_own() -> None:
         return x
 
     model = Kernel().double()
-    memory, x = nscl.Memory(model), normal(6)
+    memory, x = nscl.Memory.adam_nscl(model), normal(6)
     memory.remember([x])
     assert (covariance(memory, "model")[0] - torch.outer(x, x)).abs().max() < 1e-14
     assert memory.report().layers[0].features == 6  # a buffer is no bias
@@ -254,7 +254,7 @@ def test_rows_that_do_not_fit_the_weight_are_named() -> None:
     def rows(module: Scaled, x: Tensor) -> Tensor:
         return x[..., :2]
 
-    memory = nscl.Memory(nn.Sequential(Scaled(3, 3)))
+    memory = nscl.Memory.adam_nscl(nn.Sequential(Scaled(3, 3)))
     with pytest.raises(FeatureError, match=r"'0' was given rows of 2 features.*register_layer"):
         memory.remember([torch.randn(2, 3)])
     assert memory.tasks == 0
@@ -276,7 +276,7 @@ def test_a_subclass_counts_as_its_parent_while_it_computes_the_same() -> None:
 
     assert take_inventory(nn.Sequential(Same(2, 2))).blocks["0"].kind == "Same"
     with pytest.raises(UnsupportedError, match="Other"):
-        nscl.Memory(nn.Sequential(nn.Linear(2, 2), Other(2, 2, 1)))
+        nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(2, 2), Other(2, 2, 1)))
 
 
 UNTAUGHT: list[Callable[[], nn.Module]] = [
@@ -291,7 +291,7 @@ UNTAUGHT: list[Callable[[], nn.Module]] = [
 @pytest.mark.parametrize("make", UNTAUGHT)
 def test_what_nobody_taught_us_is_never_passed_over(make: Callable[[], nn.Module]) -> None:
     with pytest.raises(UnsupportedError, match=r"no null space is known for '1\..*register_layer"):
-        nscl.Memory(nn.Sequential(nn.Linear(2, 2), make()))
+        nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(2, 2), make()))
 
 
 def test_a_call_knows_its_input_however_it_was_passed() -> None:
@@ -317,7 +317,7 @@ def test_moving_weights_of_every_type_is_measured_exactly() -> None:
         (nn.Embedding(7, 4), torch.randint(0, 5, (3, 4)), -1),
     ):
         layer = layer.double()
-        memory = nscl.Memory(layer)
+        memory = nscl.Memory.adam_nscl(layer)
         memory.remember([x[:1], x[1:]])
         before = layer(x).detach()
         move(layer)

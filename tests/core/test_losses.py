@@ -77,7 +77,7 @@ PACKED: dict[str, tuple[Any, Pick]] = {
 @pytest.mark.parametrize(("batch", "forward"), PACKED.values(), ids=PACKED.keys())
 def test_how_a_batch_is_packed_does_not_matter(batch: Any, forward: Pick) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Linear(4, 3))
-    plain, packed = nscl.Memory(model), nscl.Memory(model)
+    plain, packed = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     plain.remember([NAMED["x"]])
     packed.remember([batch], forward=forward)
     assert same(remembered(packed), remembered(plain))

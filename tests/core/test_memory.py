@@ -170,7 +170,7 @@ def test_a_rule_must_be_a_rule(rule: Any) -> None:
 
 def test_a_model_must_be_a_module() -> None:
     with pytest.raises(TypeError, match=r"needs a torch\.nn\.Module, not list"):
-        nscl.Memory([nn.Linear(2, 2)])  # type: ignore[arg-type]
+        nscl.Memory.adam_nscl([nn.Linear(2, 2)])  # type: ignore[arg-type]
 
 
 def test_options_are_plain_data() -> None:
@@ -192,7 +192,7 @@ def test_options_are_plain_data() -> None:
 
 def test_remembering_without_a_protected_optimizer_is_warned_about() -> None:
     model = nn.Linear(2, 2)
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     with pytest.warns(nscl.NsclWarning, match="no optimizer is protected") as caught:
         memory.remember([torch.randn(3, 2)])
     assert caught[0].filename == __file__
@@ -209,7 +209,7 @@ def test_nothing_is_hung_on_the_model() -> None:
     modules = [set(vars(m)) for m in model.modules()]
     parameters = [set(vars(p)) for p in model.parameters()]
     before = hooks(model)
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([torch.randn(4, 3)])
     memory.protect(torch.optim.SGD(model.parameters(), 0.1))
     assert [set(vars(m)) for m in model.modules()] == modules
@@ -280,4 +280,4 @@ def test_all_options_go_together() -> None:
 
 def test_a_model_that_cannot_be_protected_is_refused_at_once() -> None:
     with pytest.raises(UnsupportedError, match="no null space is known"):
-        nscl.Memory(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))
+        nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))

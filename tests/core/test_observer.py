@@ -56,7 +56,7 @@ def test_hooks_modes_and_memory_survive_any_exception(
     model = network()
     model.insert(where, Bomb(10**6, problem))
     model[1].register_forward_hook(lambda *_: None)  # the user's own stays
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([images()])
     model.train()
     model[2].eval()
@@ -77,7 +77,7 @@ def test_hooks_modes_and_memory_survive_any_exception(
 
 def test_hooks_survive_problems_of_loaders_losses_and_hooks() -> None:
     model = network()
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     before = hooks(model)
 
     def loader() -> Any:
@@ -100,7 +100,7 @@ def test_hooks_survive_problems_of_loaders_losses_and_hooks() -> None:
 def test_modes_come_back_one_by_one() -> None:
     model = network().train()
     model[1].eval()
-    nscl.Memory(model).remember([images()])
+    nscl.Memory.adam_nscl(model).remember([images()])
     assert [m.training for m in model] == [True, False, True, True, True, True, True]
     assert model.training
 
@@ -132,7 +132,7 @@ def test_what_eval_mode_does_to_weights_is_undone(whole: bool) -> None:
         model[0].train()
     x, base = torch.randn(5, 4).double(), model[0].base.weight.clone()
     before = model(x)
-    nscl.Memory(model).remember([x])
+    nscl.Memory.adam_nscl(model).remember([x])
     assert model[0].training
     assert not model[0].merged
     assert model.training is whole
@@ -144,8 +144,8 @@ def test_the_pass_runs_in_eval_mode_with_full_precision() -> None:
     model, seen = network().train(), list[Any]()
     model.register_forward_hook(lambda m, *_: seen.append((m.training, m[3].training)))
     linear = nn.Linear(4, 4)
-    memory, x = nscl.Memory(nn.Sequential(linear, nn.Linear(4, 2))), torch.randn(64, 4)
-    nscl.Memory(model).remember([images()])
+    memory, x = nscl.Memory.adam_nscl(nn.Sequential(linear, nn.Linear(4, 2))), torch.randn(64, 4)
+    nscl.Memory.adam_nscl(model).remember([images()])
     assert seen == [(False, False)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         memory.remember([x])
@@ -173,7 +173,7 @@ class Cast(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_sums_are_exact_in_a_model_that_opens_autocast(dtype: torch.dtype) -> None:
     model = Cast(dtype)
-    memory, x = nscl.Memory(model), 3 * torch.randn(9000, 6)  # more than float16 can sum
+    memory, x = nscl.Memory.adam_nscl(model), 3 * torch.randn(9000, 6)  # more than float16 can sum
     memory.remember([x])
     seen = {"first": x, "attention.query": torch.empty(0)}
     with torch.autocast("cpu", dtype=dtype):
@@ -185,7 +185,7 @@ def test_sums_are_exact_in_a_model_that_opens_autocast(dtype: torch.dtype) -> No
 
 
 def test_images_that_wait_are_exact_in_autocast_too() -> None:
-    memory, x = nscl.Memory(nn.Sequential(nn.Conv1d(8, 2, 3))), torch.randn(1, 8, 9)
+    memory, x = nscl.Memory.adam_nscl(nn.Sequential(nn.Conv1d(8, 2, 3))), torch.randn(1, 8, 9)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         memory.remember([x])
     expected = second_moment(x.double().unfold(2, 3, 1).transpose(1, 2).reshape(1, -1, 24))
@@ -201,7 +201,7 @@ def test_settings_of_torch_come_back() -> None:
 
 def test_no_choice_of_precision_is_in_the_way_of_a_pass() -> None:
     torch.backends.fp32_precision = "tf32"
-    memory, seen = nscl.Memory(model := nn.Sequential(nn.Linear(4, 2))), list[str]()
+    memory, seen = nscl.Memory.adam_nscl(model := nn.Sequential(nn.Linear(4, 2))), list[str]()
     matmul = torch.backends.mkldnn.matmul
     model.register_forward_hook(lambda *_: seen.append(matmul.fp32_precision))
     try:
@@ -214,7 +214,7 @@ def test_no_choice_of_precision_is_in_the_way_of_a_pass() -> None:
 
 def test_it_works_without_gradients_and_in_inference_mode() -> None:
     model = network()
-    memory, plain = nscl.Memory(model), nscl.Memory(model)
+    memory, plain = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     x = images(5)
     plain.remember([x])
     with torch.inference_mode():
@@ -228,7 +228,7 @@ def test_it_works_without_gradients_and_in_inference_mode() -> None:
 
 def test_a_compiled_attention_is_read_like_any_other() -> None:
     attention, x = nn.MultiheadAttention(4, 2, batch_first=True), torch.randn(2, 3, 4)
-    plain, memory = nscl.Memory(attention), nscl.Memory(attention)
+    plain, memory = nscl.Memory.adam_nscl(attention), nscl.Memory.adam_nscl(attention)
     plain.remember([x], forward=lambda m, x: m(x, x, x))
     attention.compile(backend="eager")
     memory.remember([x], forward=lambda m, x: m(x, x, x))
@@ -250,7 +250,7 @@ def parts(layout: torch.layout) -> Tensor:
 @pytest.mark.parametrize("kind", INPUTS)
 def test_inputs_that_are_not_dense_are_named(kind: str) -> None:
     make, described = INPUTS[kind]
-    memory = nscl.Memory(nn.Sequential(nn.Linear(4, 2)))
+    memory = nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(4, 2)))
     with pytest.raises(FeatureError, match=f"layer '0' was given a {described}.*exclude=") as told:
         memory.remember([make()])
     assert "forward=lambda" not in str(told.value)
@@ -263,7 +263,7 @@ def test_rows_that_cannot_be_read_are_not_the_models_fault() -> None:
 
     nscl.register_layer(Own)(lambda module, x: 1 / 0)
     with pytest.raises(FeatureError, match=r"rows of layer '0' \(Own\).*ZeroDivisionError"):
-        nscl.Memory(nn.Sequential(Own(4, 2))).remember([torch.randn(3, 4)])
+        nscl.Memory.adam_nscl(nn.Sequential(Own(4, 2))).remember([torch.randn(3, 4)])
 
 
 def test_a_loss_may_use_the_weights() -> None:
@@ -272,12 +272,12 @@ def test_a_loss_may_use_the_weights() -> None:
     def loss(output: Tensor, batch: Any) -> Tensor:
         return output.sum() + sum(p.square().sum() for p in model.parameters())
 
-    assert nscl.Memory(model).remember([images()], loss=loss).tasks == 1
+    assert nscl.Memory.adam_nscl(model).remember([images()], loss=loss).tasks == 1
 
 
 def test_a_loss_that_runs_the_model_again_adds_no_rows() -> None:
     model = network()
-    memory, x = nscl.Memory(model), images()
+    memory, x = nscl.Memory.adam_nscl(model), images()
     memory.remember([x], loss=lambda output, batch: (output - model(batch + 1)).square().sum())
     assert rows_seen(memory, "5") == 2
 
@@ -292,7 +292,7 @@ def test_what_is_recomputed_in_backward_is_counted_once() -> None:
             x = self.norm(self.first(x))
             return checkpoint(self.second, x, use_reentrant=False)
 
-    memory = nscl.Memory(Checkpointed())
+    memory = nscl.Memory.adam_nscl(Checkpointed())
     memory.remember([torch.randn(4, 3)])
     assert rows_seen(memory, "second") == 4
 
@@ -321,7 +321,7 @@ def test_compiled_models_are_seen_like_any_other(how: Any, warm: bool) -> None:
     x = torch.randn(5, 3, dtype=torch.float64)
     if warm:
         model(x)
-    memory, expected = nscl.Memory(model), nscl.Memory(plain)
+    memory, expected = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(plain)
     memory.remember([x], forward=lambda _, batch: model(batch))
     expected.remember([x])
     assert same(remembered(memory), remembered(expected), atol=1e-13)

@@ -145,15 +145,35 @@ def test_every_use_of_a_shared_weight_counts() -> None:
     assert torch.allclose(remembered(memory, "layer")[0], rows.mT @ rows / 5)
 
 
-def test_drawn_labels_give_the_fisher_information_of_the_logits() -> None:
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_drawn_labels_give_the_fisher_information_of_softened_logits(temperature: float) -> None:
     torch.manual_seed(0)
     model = nn.Linear(2, 3).double()
     x = torch.randn(1, 2).double().expand(20_000, 2)
     memory = nscl.Memory(model, rule=nscl.Penalty())
-    memory.remember([x])
-    p = model(x[:1])[0].softmax(-1)
-    truth = torch.diag(p) - torch.outer(p, p)
+    memory.remember([x], temperature=temperature)
+    p = (model(x[:1])[0] / temperature).softmax(-1)
+    truth = (torch.diag(p) - torch.outer(p, p)) / temperature**2
     assert torch.allclose(remembered(memory, "model")[0], truth, atol=0.01)
+
+
+def test_a_confident_model_is_held_all_the_same() -> None:
+    """At temperature 1 its Fisher information is next to nothing, softened it is not."""
+    model = nn.Linear(3, 3, bias=False).double()
+    with torch.no_grad():
+        model.weight.copy_(12 * torch.eye(3))
+    sums = {}
+    for temperature in (1.0, 4.0):
+        memory = nscl.Memory(model)
+        memory.remember([torch.eye(3).double().repeat(200, 1)], temperature=temperature)
+        sums[temperature] = remembered(memory, "model")[0].trace()
+    assert sums[1.0] < 1e-3 < sums[4.0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_temperature_that_is_none_is_refused(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature must be a positive number"):
+        nscl.Memory(nn.Linear(2, 2)).remember([torch.randn(3, 2)], temperature=temperature)
 
 
 def test_unit_noise_gives_the_jacobian() -> None:

@@ -31,11 +31,13 @@ def wrapped(layer: nn.Module, *args: Any, **kwargs: Any) -> Any:
 
 def test_a_forward_on_the_instance_that_computes_something_else_is_an_error() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), patch(nn.Linear(4, 2), square))
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     with pytest.raises(UnsupportedError, match=r"'2' was given a forward.*what Linear does"):
         memory.remember([torch.randn(3, 4)])
     assert memory.tasks == 0
-    assert nscl.Memory(model, exclude="2").remember([torch.randn(3, 4)]).tasks == 1
+    assert (
+        nscl.Memory(model, rule=nscl.Ratio(), exclude="2").remember([torch.randn(3, 4)]).tasks == 1
+    )
 
 
 PATCHED: dict[str, tuple[Callable[[], nn.Module], Any]] = {
@@ -54,7 +56,7 @@ def test_a_forward_on_the_instance_that_wraps_its_own_is_fine(
     make, x = PATCHED[kind]
     model, x = make().to(dtype), x.to(dtype) if x.is_floating_point() else x
     run = (lambda m, x: m(x, x, x)) if kind == "attention" else (lambda m, x: m(x))
-    plain, memory = nscl.Memory(model), nscl.Memory(model)
+    plain, memory = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     plain.remember([x], forward=run)
     patch(model, wrapped)
     memory.remember([x], forward=run)
@@ -63,7 +65,7 @@ def test_a_forward_on_the_instance_that_wraps_its_own_is_fine(
 
 def test_a_patched_layer_may_be_called_with_nothing() -> None:
     model = nn.Sequential(nn.Linear(4, 3), patch(nn.Linear(3, 2), wrapped))
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember(
         [torch.randn(5, 4)], forward=lambda m, x: torch.cat([m(x), m[1](torch.randn(0, 3))])
     )
@@ -74,4 +76,4 @@ def test_a_convolution_patched_inside_is_noticed() -> None:
     conv = nn.Conv2d(2, 3, 3)
     conv._conv_forward = lambda x, weight, bias: F.conv2d(x.abs(), weight, bias)
     with pytest.raises(UnsupportedError, match="does not compute what Conv2d does"):
-        nscl.Memory(conv).remember([torch.randn(2, 2, 4, 4)])
+        nscl.Memory.adam_nscl(conv).remember([torch.randn(2, 2, 4, 4)])

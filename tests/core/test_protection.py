@@ -207,7 +207,7 @@ def test_two_models_of_one_optimizer_have_a_memory_each(acts_on: Any) -> None:
     optimizer.step(backward)
     assert torch.allclose(decoder(encoder(old)), before, atol=1e-12)
     with pytest.raises(ProtectionError, match="another memory"):
-        nscl.Memory(nn.ModuleList([encoder, decoder])).protect(optimizer)
+        nscl.Memory.adam_nscl(nn.ModuleList([encoder, decoder])).protect(optimizer)
     with pytest.raises(ProtectionError, match="protected already"):
         memory.protect(optimizer)
 
@@ -221,7 +221,7 @@ def test_optimizers_that_are_gone_leave_nothing_behind() -> None:
 
 def test_a_report_tells_how_many_of_an_optimizers_parameters_are_guarded() -> None:
     model, hidden = mlp(), torch.nn.Linear(2, 2)  # nobody registered the second
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     optimizer = sgd([*model.parameters(), *hidden.parameters()])
     memory.protect(optimizer)
     assert memory.report().optimizers == ("SGD over 6 parameters, 4 of them guarded",)
@@ -230,7 +230,7 @@ def test_a_report_tells_how_many_of_an_optimizers_parameters_are_guarded() -> No
 def test_a_guard_that_is_gone_is_in_nobodys_way() -> None:
     scene = guard()
     scene.optimizer._optimizer_step_pre_hooks.clear()  # as torch drops them from a copy
-    assert nscl.Memory(scene.model).protect(scene.optimizer).active
+    assert nscl.Memory.adam_nscl(scene.model).protect(scene.optimizer).active
 
 
 def test_as_a_context_it_ends_with_its_block() -> None:
@@ -246,7 +246,7 @@ def test_as_a_context_it_ends_with_its_block() -> None:
 
 def test_optimizers_that_cannot_be_protected_say_why() -> None:
     model = mlp()
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     with pytest.raises(ProtectionError, match="line search"):
         memory.protect(torch.optim.LBFGS(model.parameters()))
     with pytest.raises(ProtectionError, match="4 parameters and none of them belongs"):
@@ -366,7 +366,7 @@ def test_held_statistics_reach_layers_added_later() -> None:
 def test_a_refused_protection_leaves_nothing_behind() -> None:
     model = with_batch_norm()
     model.append(nn.BatchNorm1d(3, track_running_stats=False).double())
-    memory = nscl.Memory(model, statistics="freeze")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
     optimizer = sgd(model.parameters())
     with pytest.raises(UnsupportedError, match="track_running_stats=False"):
         memory.protect(optimizer)

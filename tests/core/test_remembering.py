@@ -39,7 +39,7 @@ def images(count: int = 4) -> Tensor:
 def test_running_covariances_are_those_of_all_data_whatever_the_weights_were() -> None:
     """Three tasks, weights that move in between: rows are what each layer saw at its time."""
     model = network().double()
-    memory, seen = nscl.Memory(model), dict[str, list[Tensor]]()
+    memory, seen = nscl.Memory.adam_nscl(model), dict[str, list[Tensor]]()
     for task in range(3):
         x = images(3 + task).double()
         model.eval()
@@ -58,7 +58,7 @@ def test_running_covariances_are_those_of_all_data_whatever_the_weights_were() -
 
 def test_how_data_are_cut_into_batches_does_not_matter() -> None:
     model, x = network().double(), images(12).double()
-    whole, cut = (nscl.Memory(model, norms="train") for _ in range(2))
+    whole, cut = (nscl.Memory(model, rule=nscl.Ratio(), norms="train") for _ in range(2))
     whole.remember([x])
     cut.remember(x.split(5))
     assert same(remembered(whole), remembered(cut), atol=1e-12)
@@ -80,7 +80,7 @@ def test_how_data_are_cut_into_batches_does_not_matter() -> None:
 )
 def test_batches_of_every_kind(batches: Any) -> None:
     model, x = network(), images()
-    memory, plain = nscl.Memory(model), nscl.Memory(model)
+    memory, plain = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     memory.remember(batches(x))
     plain.remember([x])
     assert same(remembered(memory), remembered(plain))
@@ -89,7 +89,7 @@ def test_batches_of_every_kind(batches: Any) -> None:
 def test_means_over_batches_as_the_authors_take_them() -> None:
     """A map keeps its positions, so a batch gives as many rows as one image has."""
     model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.Flatten(), nn.Linear(48, 2)).double()
-    memory, batches = nscl.Memory(model), images(12).double().split(4)
+    memory, batches = nscl.Memory.adam_nscl(model), images(12).double().split(4)
     memory.remember(batches, batch_mean=True)
     patches = torch.cat([F.unfold(b.mean(0, keepdim=True), 3, padding=1)[0].mT for b in batches])
     rows = torch.cat([patches, torch.ones(len(patches), 1)], 1)
@@ -98,14 +98,14 @@ def test_means_over_batches_as_the_authors_take_them() -> None:
     means = torch.stack([model[:2](b).detach().mean(0) for b in batches])
     rows = torch.cat([means, torch.ones(3, 1)], 1)
     assert (covariance(memory, "2") - rows.mT @ rows / 3).abs().max() < 1e-12
-    tokens = nscl.Memory(nn.Embedding(4, 2))
+    tokens = nscl.Memory.adam_nscl(nn.Embedding(4, 2))
     tokens.remember([torch.tensor([[1, 2], [1, 1]])], batch_mean=True)
     assert rows_seen(tokens, "model") == 4  # a token has no mean
 
 
 def test_a_batch_may_begin_with_nothing() -> None:
     model, x = network(), images()
-    memory, plain = nscl.Memory(model), nscl.Memory(model)
+    memory, plain = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     batch = {"edges": torch.empty(2, 0), "x": x}
     memory.remember([batch], forward=lambda m, batch: m(batch["x"]))
     plain.remember([x])
@@ -113,7 +113,7 @@ def test_a_batch_may_begin_with_nothing() -> None:
 
 
 def test_batches_are_counted_whatever_the_default_type_is() -> None:
-    memory = nscl.Memory(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
+    memory = nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2)))
     data = [torch.randn(1, 3)] * 257  # of which bfloat16 makes 256
     torch.set_default_dtype(torch.bfloat16)
     try:
@@ -125,14 +125,14 @@ def test_batches_are_counted_whatever_the_default_type_is() -> None:
 
 def test_a_forward_of_ones_own() -> None:
     model, x = network(), images()
-    memory, plain = nscl.Memory(model), nscl.Memory(model)
+    memory, plain = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     memory.remember([{"pixels": 255 * x}], forward=lambda m, batch: m(batch["pixels"] / 255))
     plain.remember([x])
     assert same(remembered(memory), remembered(plain), atol=1e-5)
 
 
 def test_progress_is_shown_on_stderr_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    memory = nscl.Memory(network())
+    memory = nscl.Memory.adam_nscl(network())
     memory.remember(images(6).split(2))
     assert capsys.readouterr() == ("", "")
     memory.remember(images(6).split(2), progress=True)
@@ -149,7 +149,7 @@ def test_progress_is_shown_on_stderr_when_asked_for(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("norms", ["ewc", "train"])
 def test_features_that_are_not_finite_name_the_layer(value: float, norms: Any) -> None:
     model = network()
-    memory = nscl.Memory(model, norms=norms)
+    memory = nscl.Memory(model, rule=nscl.Ratio(), norms=norms)
     memory.remember([images()])
     known, bad = remembered(memory), images()
     bad[0, 0, 0, 0] = value
@@ -160,7 +160,7 @@ def test_features_that_are_not_finite_name_the_layer(value: float, norms: Any) -
 
 def test_the_first_layer_that_is_not_finite_is_named() -> None:
     model = network()
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     with torch.no_grad():
         model[4].weight[0, 0] = torch.inf
     with pytest.raises(FeatureError, match="layer '6' received non-finite"):
@@ -181,7 +181,7 @@ def test_the_first_layer_that_is_not_finite_is_named() -> None:
     ],
 )
 def test_bad_batches_are_named_and_lose_nothing(batches: Any, message: str) -> None:
-    memory = nscl.Memory(network())
+    memory = nscl.Memory.adam_nscl(network())
     memory.remember([images()])
     known = remembered(memory)
     with pytest.raises(FeatureError, match=message):
@@ -191,7 +191,7 @@ def test_bad_batches_are_named_and_lose_nothing(batches: Any, message: str) -> N
 
 def test_data_that_cannot_be_iterated_is_a_type_error() -> None:
     with pytest.raises(TypeError):
-        nscl.Memory(network()).remember(3)  # type: ignore[arg-type]
+        nscl.Memory.adam_nscl(network()).remember(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_data_that_cannot_be_iterated_is_a_type_error() -> None:
     ],
 )
 def test_bad_losses_are_told(loss: Any, message: str) -> None:
-    memory = nscl.Memory(network())
+    memory = nscl.Memory.adam_nscl(network())
     with pytest.raises(FeatureError, match=message):
         memory.remember([images()], loss=loss)
     assert memory.tasks == 0
@@ -212,12 +212,14 @@ def test_bad_losses_are_told(loss: Any, message: str) -> None:
 
 def test_an_output_without_gradient_is_not_called_a_loss() -> None:
     with pytest.raises(FeatureError, match="output has no gradient"):
-        nscl.Memory(network()).remember([images()], forward=torch.no_grad()(lambda m, x: m(x)))
+        nscl.Memory.adam_nscl(network()).remember(
+            [images()], forward=torch.no_grad()(lambda m, x: m(x))
+        )
 
 
 def test_a_covariance_without_room_names_its_layer() -> None:
     """2.6 · 10¹⁴ bytes: more than a process can address."""
-    memory = nscl.Memory(nn.Sequential(nn.Linear(8_000_000, 1, bias=False)))
+    memory = nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(8_000_000, 1, bias=False)))
     with pytest.raises(FeatureError, match=r"'0' has 8000000 input.*476837.2 GiB.*exclude=\['0'\]"):
         memory.remember([torch.randn(1, 8_000_000)])
     assert memory.tasks == 0
@@ -251,7 +253,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES.keys())
 def test_a_model_that_was_changed_is_noticed(change: Any, message: str) -> None:
     model = network()
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([images()])
     known = remembered(memory)
     change(model)
@@ -268,7 +270,7 @@ def test_a_model_that_was_changed_is_noticed(change: Any, message: str) -> None:
 
 def test_a_new_layer_is_free_and_then_remembered() -> None:
     model = nn.Sequential(nn.Linear(3, 3))
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([torch.randn(4, 3)])
     model.append(nn.Linear(3, 2))
     assert memory.report().layers[1].protected_by == "free until remembered"
@@ -341,7 +343,10 @@ def test_torchs_default_device_is_not_the_memorys(acts_on: Any) -> None:
     """Meta for another device than the model's: what lands there has no numbers."""
     model = nn.Sequential(nn.Embedding(5, 4), nn.LayerNorm(4), nn.Linear(4, 3))
     optimizer, ids = torch.optim.SGD(model.parameters(), 0.1), torch.tensor([0, 1, 1])
-    memory, plain = nscl.Memory(model, acts_on=acts_on), nscl.Memory(model)
+    memory, plain = (
+        nscl.Memory(model, rule=nscl.Ratio(), acts_on=acts_on),
+        nscl.Memory.adam_nscl(model),
+    )
     plain.remember([ids])
     torch.set_default_device("meta")
     try:

@@ -83,7 +83,7 @@ def test_a_temporary_folder_that_is_cleaned_up_is_told() -> None:
     for act in (memory.forgetting, lambda: memory.remember([OLD])):
         with pytest.raises(MemoryFileError, match=r"is gone .* set TMPDIR"):
             act()
-    memory = nscl.Memory(model, offload="disk")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), offload="disk")
     assert memory._shelf is not None
     shutil.rmtree(memory._shelf.folder)
     with pytest.raises(MemoryFileError, match=r"cannot be written .*the memory is unchanged"):
@@ -129,7 +129,7 @@ def test_a_forked_child_leaves_its_parents_files_alone(tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
         tempfile.tempdir = sys.argv[1]
-        memory = nscl.Memory(nn.Linear(6, 3), offload="disk")
+        memory = nscl.Memory(nn.Linear(6, 3), rule=nscl.Ratio(), offload="disk")
         memory.remember([torch.randn(3, 6)])
         for works in (False, True):
             child = os.fork()

@@ -92,7 +92,10 @@ def test_tasks_of_their_own_are_counted_as_such() -> None:
 @pytest.mark.parametrize("theirs", [None, "disk"])
 def test_an_empty_memory_takes_over_all_and_outlives_the_other(mine: Any, theirs: Any) -> None:
     model = network()
-    memory, other = nscl.Memory(model, offload=mine), nscl.Memory(model, offload=theirs)
+    memory, other = (
+        nscl.Memory(model, rule=nscl.Ratio(), offload=mine),
+        nscl.Memory(model, rule=nscl.Ratio(), offload=theirs),
+    )
     other.remember([images(5)])
     expected = remembered(other)
     memory.merge(other)
@@ -105,7 +108,7 @@ def test_an_empty_memory_takes_over_all_and_outlives_the_other(mine: Any, theirs
 
 def test_merging_leaves_the_other_as_it_was() -> None:
     model = network()
-    one, two = nscl.Memory(model), nscl.Memory(model)
+    one, two = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(model)
     one.remember([images(4)])
     two.remember([images(4)])
     before = remembered(two)
@@ -115,7 +118,7 @@ def test_merging_leaves_the_other_as_it_was() -> None:
 
 def test_memories_of_other_weights_are_refused() -> None:
     model = network()
-    one, two = nscl.Memory(model), nscl.Memory(copy.deepcopy(model))
+    one, two = nscl.Memory.adam_nscl(model), nscl.Memory.adam_nscl(copy.deepcopy(model))
     one.remember([images(4)])
     move(two.model)
     two.remember([images(4)])
@@ -126,7 +129,7 @@ def test_memories_of_other_weights_are_refused() -> None:
 
 
 def test_memories_of_other_models_are_refused() -> None:
-    one, two = nscl.Memory(network()), nscl.Memory(network(width=5))
+    one, two = nscl.Memory.adam_nscl(network()), nscl.Memory.adam_nscl(network(width=5))
     two.remember([images(4)])
     with pytest.raises(ModelMismatchError, match=r"layer '4'.* 5 × 64 .* 6 × 64"):
         one.merge(two)
@@ -152,18 +155,18 @@ WIDTHS: dict[str, tuple[Any, Any, Tensor]] = {
 
 @pytest.mark.parametrize(("old", "new", "x"), WIDTHS.values(), ids=WIDTHS.keys())
 def test_shapes_that_look_alike_as_matrices_are_told_apart(old: Any, new: Any, x: Tensor) -> None:
-    memory, model = nscl.Memory(old()), new()
+    memory, model = nscl.Memory.adam_nscl(old()), new()
     memory.remember([x])
     shapes = [str(tuple(m.weight.shape)) for m in (memory.model, model)]
     message = rf"'weight' was remembered with shape \{shapes[0][:-1]}\).*\{shapes[1][:-1]}\)"
     with pytest.raises(ModelMismatchError, match=message):
-        nscl.Memory(model).load_state_dict(memory.state_dict())
+        nscl.Memory.adam_nscl(model).load_state_dict(memory.state_dict())
 
 
 def test_what_did_not_change_is_not_decomposed_again() -> None:
     model = nn.ModuleDict({"one": nn.Linear(3, 2), "two": nn.Linear(3, 2)})
     for offload in (None, "disk"):
-        memory = nscl.Memory(model, offload=offload)
+        memory = nscl.Memory(model, rule=nscl.Ratio(), offload=offload)
         memory.remember([torch.randn(4, 3)], forward=lambda m, x: m["one"](x))
         before = memory._state.projections["one"]
         memory.remember([torch.randn(4, 3)], forward=lambda m, x: m["two"](x))
@@ -173,7 +176,7 @@ def test_what_did_not_change_is_not_decomposed_again() -> None:
 
 def test_forgetting_counts_from_the_last_remember_for_all_layers() -> None:
     model = nn.ModuleDict({"one": nn.Linear(3, 2), "two": nn.Linear(3, 2)})
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([torch.randn(4, 3)], forward=lambda m, x: m["one"](x))
     move(model)
     assert memory.forgetting().layers[0].drift > 0

@@ -48,7 +48,7 @@ def unchanged(model: Network, before: tuple[Tensor, Tensor]) -> bool:
 def test_an_excluded_layer_is_neither_held_nor_measured(tracks: bool, affine: bool) -> None:
     norm = nn.BatchNorm1d(4, affine=affine, track_running_stats=tracks)
     model = Network(norm).train()
-    memory = nscl.Memory(model, statistics="freeze", exclude=["norm"])
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze", exclude=["norm"])
     with memory.protect(torch.optim.SGD(model.parameters(), 0.0)):
         assert memory.remember([torch.randn(6, 4)]).statistics == ()
         before = copy.deepcopy(norm.running_mean)
@@ -60,7 +60,7 @@ def test_an_excluded_layer_is_neither_held_nor_measured(tracks: bool, affine: bo
 @pytest.mark.parametrize(("make", "shape"), TRACKING.values(), ids=TRACKING.keys())
 def test_held_from_the_first_remember_until_removed(make: Any, shape: tuple[int, ...]) -> None:
     model = Network(make()).train()
-    memory = nscl.Memory(model, statistics="freeze")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
     before = hooks(model)
     protection = memory.protect(torch.optim.SGD(model.parameters(), 0.0))
     start = statistics(model)
@@ -83,7 +83,7 @@ def test_held_from_the_first_remember_until_removed(make: Any, shape: tuple[int,
 @pytest.mark.parametrize(("make", "shape"), TRACKING.values(), ids=TRACKING.keys())
 def test_moving_as_in_the_paper_and_told(make: Any, shape: tuple[int, ...]) -> None:
     model = Network(make()).train()
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.protect(torch.optim.SGD(model.parameters(), 0.0))
     model(torch.randn(shape))
     memory.remember([torch.randn(shape)])
@@ -110,7 +110,7 @@ def test_a_layer_without_statistics_needs_no_holding() -> None:
         nn.InstanceNorm1d(4, affine=True),
     ):
         model = Network(norm).train()
-        memory = nscl.Memory(model, statistics="freeze")
+        memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
         with memory.protect(torch.optim.SGD(model.parameters(), 0.0)):
             x = torch.randn(5, 4, 3) if isinstance(norm, nn.InstanceNorm1d) else torch.randn(5, 4)
             memory.remember([x])
@@ -120,7 +120,7 @@ def test_a_layer_without_statistics_needs_no_holding() -> None:
 
 def test_a_batchnorm_that_tracks_nothing_cannot_be_held() -> None:
     model = Network(nn.BatchNorm1d(4, track_running_stats=False))
-    memory = nscl.Memory(model, statistics="freeze")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
     before = hooks(model)
     with pytest.raises(UnsupportedError, match="cannot hold 'norm': it has track_running_stats"):
         memory.protect(torch.optim.SGD(model.parameters(), 0.1))
@@ -130,7 +130,7 @@ def test_a_batchnorm_that_tracks_nothing_cannot_be_held() -> None:
 def test_a_norm_that_never_ran_goes_on_moving() -> None:
     model = nn.ModuleDict({"one": nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))})
     model["two"] = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 2))
-    memory = nscl.Memory(model, statistics="freeze")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     memory.protect(optimizer)
     memory.remember([torch.randn(5, 3)], forward=lambda m, x: m["one"](x))
@@ -144,7 +144,7 @@ def test_a_norm_that_never_ran_goes_on_moving() -> None:
 def test_modes_come_back_even_when_the_layer_raises() -> None:
     model, broken = Network(nn.BatchNorm1d(4)).train(), list[bool]()
     model.norm.register_forward_pre_hook(lambda *_: 1 / 0 if broken else None)
-    memory = nscl.Memory(model, statistics="freeze")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     memory.protect(optimizer)
     memory.remember([torch.randn(5, 4)])
@@ -175,7 +175,7 @@ def test_compiled_models_hold_their_statistics_too(how: str, warm: str) -> None:
         model.compile(backend="eager")
     if warm == "before protect":
         run(torch.randn(5, 4))
-    memory = nscl.Memory(run, statistics="freeze")
+    memory = nscl.Memory(run, rule=nscl.Ratio(), statistics="freeze")
     protection = memory.protect(optimizer := torch.optim.SGD(model.parameters(), 0.1))
     assert optimizer is not None
     if warm == "before remember":
@@ -196,7 +196,7 @@ def pickled(model: nn.Module) -> Any:
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
 def test_copies_of_a_held_model_are_free(duplicate: Any) -> None:
     model = Network(nn.BatchNorm1d(4)).train()
-    memory = nscl.Memory(model, statistics="freeze")
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
     protection = memory.protect(optimizer := torch.optim.SGD(model.parameters(), 0.1))
     assert optimizer is not None
     memory.remember([torch.randn(5, 4)])
@@ -207,7 +207,7 @@ def test_copies_of_a_held_model_are_free(duplicate: Any) -> None:
         assert network.norm.training
     protection.remove()
     copied(torch.randn(5, 4))
-    again = nscl.Memory(copied, statistics="freeze")
+    again = nscl.Memory(copied, rule=nscl.Ratio(), statistics="freeze")
     again.protect(other := torch.optim.SGD(copied.parameters(), 0.1))
     assert other is not None
     again.remember([torch.randn(5, 4)])

@@ -53,7 +53,7 @@ def test_steps_are_projected_as_told_from_then_on() -> None:
 @pytest.mark.parametrize("keep", [False, True])
 def test_second_moments_are_those_of_a_memory(keep: bool) -> None:
     model, _, memory = steered(keep)
-    plain = nscl.Memory(model)
+    plain = nscl.Memory.adam_nscl(model)
     plain.protect(guarded := torch.optim.SGD(model.parameters(), 0.1))
     batches = [torch.randn(8, 2, 4, 4).double() for _ in range(4)]
     plain.remember(batches[:2])
@@ -74,7 +74,7 @@ def test_second_moments_are_those_of_a_memory(keep: bool) -> None:
 
 def test_forgetting_is_exact_where_second_moments_are_kept() -> None:
     model, optimizer, memory = steered(keep=True)
-    plain = nscl.Memory(model)
+    plain = nscl.Memory.adam_nscl(model)
     plain.protect(guarded := torch.optim.SGD(model.parameters(), 0.1))
     old = [torch.randn(8, 2, 4, 4).double()]
     plain.remember(old)

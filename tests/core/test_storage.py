@@ -116,7 +116,7 @@ def test_everything_comes_back(tmp_path: Path, options: dict[str, Any]) -> None:
 
 
 def test_an_empty_memory_can_be_saved(tmp_path: Path) -> None:
-    nscl.Memory(network()).save(tmp_path / "m")
+    nscl.Memory.adam_nscl(network()).save(tmp_path / "m")
     loaded = nscl.Memory.load(str(tmp_path / "m"), network())
     assert loaded.tasks == 0
     assert loaded.remember([OLD]).tasks == 1
@@ -125,7 +125,7 @@ def test_an_empty_memory_can_be_saved(tmp_path: Path) -> None:
 def test_tied_weights_can_be_saved(tmp_path: Path) -> None:
     model = nn.ModuleDict({"embed": nn.Embedding(5, 4), "out": nn.Linear(4, 5)})
     model["out"].weight = model["embed"].weight
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     memory.remember([torch.tensor([1, 2])], forward=lambda m, x: m["out"](m["embed"](x)))
     memory.save(tmp_path / "m")
     assert same(remembered(nscl.Memory.load(tmp_path / "m", model)), remembered(memory))

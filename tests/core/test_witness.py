@@ -41,11 +41,11 @@ USES: dict[str, Callable[[Functional, Tensor], Tensor]] = {
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 def test_a_weight_used_outside_of_its_layer_is_an_error(use: Any) -> None:
     model = Functional(use)
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     with pytest.raises(UnsupportedError, match=r"'embed.weight' is used by .* outside of its own"):
         memory.remember([torch.randint(0, 5, (2, 3))])
     assert memory.tasks == 0
-    nscl.Memory(model, exclude=["embed"]).remember([torch.randint(0, 5, (2, 3))])
+    nscl.Memory(model, rule=nscl.Ratio(), exclude=["embed"]).remember([torch.randint(0, 5, (2, 3))])
 
 
 def test_what_cannot_be_protected_is_told_after_the_first_batch() -> None:
@@ -57,7 +57,7 @@ def test_what_cannot_be_protected_is_told_after_the_first_batch() -> None:
             yield torch.randint(0, 5, (2, 3))
 
     with pytest.raises(UnsupportedError, match="outside of its own"):
-        nscl.Memory(Functional(USES["linear"])).remember(batches())
+        nscl.Memory.adam_nscl(Functional(USES["linear"])).remember(batches())
     assert taken == [0]
 
 
@@ -79,7 +79,7 @@ LOOKS: dict[str, Callable[[Functional, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
 def test_looking_at_a_weight_is_not_using_it(look: Any) -> None:
-    report = nscl.Memory(Functional(look)).remember([torch.randint(0, 5, (2, 3))])
+    report = nscl.Memory.adam_nscl(Functional(look)).remember([torch.randint(0, 5, (2, 3))])
     assert report.tasks == 1
 
 
@@ -110,14 +110,14 @@ VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
 def test_a_view_made_before_the_pass_is_a_use_of_its_weight(view: Any) -> None:
     model = TiedByAView(view)
     with pytest.raises(UnsupportedError, match=r"'encode.weight' is used by .* outside of its own"):
-        nscl.Memory(model).remember([torch.randn(3, 8)])
+        nscl.Memory.adam_nscl(model).remember([torch.randn(3, 8)])
 
 
 def test_a_list_of_detached_weights_is_one_too() -> None:
     model = TiedByAView(lambda weight: weight.detach().clone())
-    nscl.Memory(model).remember([torch.randn(3, 8)])
+    nscl.Memory.adam_nscl(model).remember([torch.randn(3, 8)])
     hidden = [model.encode.weight.detach()]
-    memory = nscl.Memory(model)
+    memory = nscl.Memory.adam_nscl(model)
     with pytest.raises(UnsupportedError, match=r"'encode.weight' is used by .*'linear'"):
         memory.remember(
             [torch.randn(3, 8)], forward=lambda m, x: m(F.linear(x, hidden[0]) @ hidden[0])
@@ -129,10 +129,10 @@ def test_neighbours_in_a_flat_buffer_are_no_aliases() -> None:
     model = TiedByAView(lambda weight: weight.detach().clone())
     flat = torch.randn(48 + 48)
     model.encode.weight.data, model.tied = flat[:48].view(6, 8), flat[48:]
-    assert nscl.Memory(model).remember([torch.randn(3, 8)]).tasks == 1
+    assert nscl.Memory.adam_nscl(model).remember([torch.randn(3, 8)]).tasks == 1
     model.tied = flat[47:95]
     with pytest.raises(UnsupportedError, match=r"'encode.weight' is used by"):
-        nscl.Memory(model).remember([torch.randn(3, 8)])
+        nscl.Memory.adam_nscl(model).remember([torch.randn(3, 8)])
 
 
 class OwnAlias(nn.Module):
@@ -151,7 +151,7 @@ nscl.register_layer(OwnAlias)(lambda module, x: x)
 
 
 def test_a_layer_may_use_aliases_of_its_own_weight_in_vmap_too() -> None:
-    assert nscl.Memory(nn.Sequential(OwnAlias())).remember([torch.randn(3, 4)]).tasks == 1
+    assert nscl.Memory.adam_nscl(nn.Sequential(OwnAlias())).remember([torch.randn(3, 4)]).tasks == 1
 
 
 class FunctionalNorm(nn.Module):
@@ -169,13 +169,19 @@ class FunctionalNorm(nn.Module):
 
 @pytest.mark.parametrize("norms", ["ewc", "freeze"])
 def test_a_norm_used_outside_of_its_layer_is_an_error(norms: Any) -> None:
-    memory = nscl.Memory(FunctionalNorm(), norms=norms)
+    memory = nscl.Memory(FunctionalNorm(), rule=nscl.Ratio(), norms=norms)
     with pytest.raises(UnsupportedError, match=r"'norm.weight' is used by .*layer_norm"):
         memory.remember([torch.randn(3, 4)])
     assert memory.tasks == 0
-    assert nscl.Memory(FunctionalNorm(as_module=True), norms=norms).remember([torch.randn(3, 4)])
-    assert nscl.Memory(FunctionalNorm(), norms="train").remember([torch.randn(3, 4)])
-    assert nscl.Memory(FunctionalNorm(), norms=norms, exclude="norm").remember([torch.randn(3, 4)])
+    assert nscl.Memory(FunctionalNorm(as_module=True), rule=nscl.Ratio(), norms=norms).remember(
+        [torch.randn(3, 4)]
+    )
+    assert nscl.Memory(FunctionalNorm(), rule=nscl.Ratio(), norms="train").remember(
+        [torch.randn(3, 4)]
+    )
+    assert nscl.Memory(FunctionalNorm(), rule=nscl.Ratio(), norms=norms, exclude="norm").remember(
+        [torch.randn(3, 4)]
+    )
 
 
 def test_a_norm_of_ones_own_may_use_its_own_weights() -> None:
@@ -183,7 +189,7 @@ def test_a_norm_of_ones_own_may_use_its_own_weights() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return F.layer_norm(x.mT, (4,), self.weight, self.bias).mT
 
-    report = nscl.Memory(nn.Sequential(ChannelsFirst(4), nn.Linear(5, 2))).remember(
+    report = nscl.Memory.adam_nscl(nn.Sequential(ChannelsFirst(4), nn.Linear(5, 2))).remember(
         [torch.randn(2, 4, 5)]
     )
     assert report.layers[-1].protected_by == "ewc"
@@ -207,7 +213,7 @@ nscl.register_layer(Gated)(lambda module, x: x)
 
 def test_a_registered_layer_does_not_hide_its_children() -> None:
     with pytest.raises(UnsupportedError, match=r"'0.gate.weight' is used by .*'linear'"):
-        nscl.Memory(nn.Sequential(Gated(as_module=False))).remember([torch.randn(3, 4)])
-    memory = nscl.Memory(nn.Sequential(Gated(as_module=True)))
+        nscl.Memory.adam_nscl(nn.Sequential(Gated(as_module=False))).remember([torch.randn(3, 4)])
+    memory = nscl.Memory.adam_nscl(nn.Sequential(Gated(as_module=True)))
     told = {line.name: line.protected_by for line in memory.remember([torch.randn(3, 4)]).layers}
     assert told == {"0": "null space", "0.gate": "null space"}

@@ -4,8 +4,14 @@ With labels drawn from the model's softmax (or unit noise at an output that is a
 moments of the gradients are the Fisher information, and no labels are needed. The sum over samples
 is returned: in eval mode samples do not see each other, so the gradient at one sample's output is
 that of its own loss.
+
+The Fisher information of a confident model vanishes: all that is left are a few samples it is not
+sure of, and the directions in which the others can be lost count for nothing. A temperature softens
+the answers first, as distillation does; what is then measured is the Fisher information of the
+softened answers, to second order the distillation loss on old data.
 """
 
+import math
 from typing import Any, Literal, get_args
 
 import torch
@@ -17,16 +23,28 @@ from nscl.errors import FeatureError
 
 Likelihood = Literal["categorical", "gaussian"]
 
+TEMPERATURE = 4.0
 
-def check_likelihood(likelihood: str | None) -> None:
-    """Refuse a word that is none of them."""
+
+def check_likelihood(likelihood: str | None, temperature: float) -> None:
+    """Refuse a word that is none of them, and a temperature that is none."""
     if likelihood is not None and likelihood not in get_args(Likelihood):
         words = ", ".join(map(repr, get_args(Likelihood)))
         raise ValueError(f"likelihood must be one of {words}, not {likelihood!r}")
+    if not (math.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"temperature must be a positive number, not {temperature!r}")
 
 
-def sampled_loss(output: Any, likelihood: Likelihood | None, generator: torch.Generator) -> Tensor:
+def sampled_loss(
+    output: Any,
+    likelihood: Likelihood | None,
+    generator: torch.Generator,
+    *,
+    temperature: float = 1.0,
+) -> Tensor:
     """``−log p(y)`` summed over samples, with y drawn from the model's own distribution.
+
+    Logits are divided by the temperature first.
 
     >>> loss = sampled_loss(torch.zeros(4, 2), None, torch.Generator().manual_seed(0))
     >>> round(float(loss) / 4, 4)  # ln 2
@@ -44,7 +62,7 @@ def sampled_loss(output: Any, likelihood: Likelihood | None, generator: torch.Ge
             "neither [samples, classes] nor named 'logits': give remember a "
             "likelihood='categorical' or 'gaussian', or a loss=..., or use factors='input'"
         )
-    return _categorical(logits, generator)
+    return _categorical(logits / temperature, generator)
 
 
 def _categorical(logits: Tensor, generator: torch.Generator) -> Tensor:

@@ -40,13 +40,13 @@ from nscl.core.inventory import (
     take_inventory,
     unwrap,
 )
-from nscl.core.likelihood import Likelihood, check_likelihood
+from nscl.core.likelihood import TEMPERATURE, Likelihood, check_likelihood
 from nscl.core.output_moments import Outputs, told_unweighed
 from nscl.core.protection import Protection, check_holds, check_unguarded, inner_optimizer
 from nscl.core.recall import answer
 from nscl.core.remembering import Forward, Gathered, Loss, Pass, gather
 from nscl.core.report import Forgetting, Report
-from nscl.core.rules import Proximal, Ratio, Rule
+from nscl.core.rules import Penalty, Proximal, Ratio, Rule
 from nscl.core.shards import reshard
 from nscl.core.shelf import Shelf
 from nscl.core.state import State, check_model, check_weights, combine, extend
@@ -63,7 +63,7 @@ from nscl.core.strays import (
 )
 from nscl.errors import NsclWarning
 
-EVERY = 10  # steps after which a proximal rule treats the displacement
+EVERY = 20  # steps after which a proximal rule treats the displacement
 
 
 class Memory(Chosen):
@@ -87,7 +87,7 @@ class Memory(Chosen):
         self,
         model: nn.Module,
         *,
-        rule: Rule = Ratio(10.0),  # noqa: B008  (frozen)
+        rule: Rule = Penalty(),  # noqa: B008  (frozen)
         factors: Factors | None = None,
         every: int | None = None,
         acts_on: ActsOn | None = None,
@@ -175,6 +175,7 @@ class Memory(Chosen):
         forward: Forward | None = None,
         loss: Loss | None = None,
         likelihood: Likelihood | None = None,
+        temperature: float = TEMPERATURE,
         progress: bool = False,
         batch_mean: bool = False,
     ) -> Report:
@@ -184,16 +185,16 @@ class Memory(Chosen):
         ``forward(model, batch)`` overrides that. ``loss(output, batch)`` replaces the arg-max
         labels (or the squared output norm) by which norm layers are anchored, and what
         ``factors="kronecker"`` weighs outputs by: ``likelihood`` then says what an output means,
-        "categorical" (logits; labels are drawn from the model's own softmax) or "gaussian" (numbers
-        with unit noise). All or nothing: an
-        exception leaves the memory as it was. ``batch_mean`` averages every layer's input over the
-        batch first, as the authors' script does: weaker protection, for reproduction. In a
+        "categorical" (logits; labels are drawn from the model's own softmax, softened by the
+        ``temperature``) or "gaussian" (numbers with unit noise). All or nothing: an exception
+        leaves the memory as it was. ``batch_mean`` averages every layer's input over the batch
+        first, as the authors' script does: weaker protection, for reproduction. In a
         ``torch.distributed`` group every rank calls this with its part of the data and gets the
         memory of the whole, made with the first rank's running statistics; where parameters are
         sharded (``fully_shard``), a forward pass needs all ranks, so each must bring equally many
         batches.
         """
-        check_likelihood(likelihood)
+        check_likelihood(likelihood, temperature)
         self.flush()
         found = self._checked_inventory()
         self._warn_if_unprotected(found)
@@ -208,7 +209,7 @@ class Memory(Chosen):
                     batch_mean=batch_mean,
                     norms_held=self.norms != "train",
                     exact=self.rule.exact,
-                    outputs=self._outputs(found, likelihood),
+                    outputs=self._outputs(found, likelihood, temperature),
                 ),
                 batches,
                 forward or call,
@@ -268,8 +269,9 @@ class Memory(Chosen):
         """Take over what another memory of the same weights knows.
 
         By default both are parts of the same tasks (two halves of the data, two sites): the result
-        equals one memory made of all of it. ``same_tasks=False`` counts the other's tasks as
-        further ones, which matters to ``Ridge`` and to the strength of norm anchors only.
+        equals one memory made of all of it, up to the labels that were drawn. ``same_tasks=False``
+        counts the other's tasks as further ones, which matters to ``Penalty``, to ``Ridge`` and to
+        the strength of norm anchors only.
         """
         if not isinstance(other, Memory):
             raise TypeError(f"merge needs another Memory, not {type(other).__name__}")
@@ -371,13 +373,17 @@ class Memory(Chosen):
         # Frozen ones too: they may be unfrozen one day, and the data will be gone by then.
         return dict(found.norm_parameters()) if self.norms == "ewc" else {}
 
-    def _outputs(self, found: Inventory, likelihood: Likelihood | None) -> Outputs | None:
+    def _outputs(
+        self, found: Inventory, likelihood: Likelihood | None, temperature: float
+    ) -> Outputs | None:
         """What weighs the layers' outputs during a pass, if that is asked for."""
         if self.factors == "input":
             return None
         blocks = [found.parameters[block.weight] for block in found.blocks.values()]
         weights = {b.weight: p for b, p in zip(found.blocks.values(), blocks, strict=True)}
-        return Outputs(weights, likelihood=likelihood, seed=self._state.tasks)
+        return Outputs(
+            weights, likelihood=likelihood, temperature=temperature, seed=self._state.tasks
+        )
 
     def _unweighed(self, gathered: Gathered) -> Iterator[str]:
         if self.factors == "kronecker":

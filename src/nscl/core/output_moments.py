@@ -1,6 +1,6 @@
 """Sums of outer products of output gradients over one ``remember`` pass: G of every block."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,11 +15,11 @@ from nscl.core.report import listed
 from nscl.core.room import room_for
 from nscl.core.running import Rows, RunningSums
 from nscl.core.symmetric import packed_shape
-from nscl.errors import FeatureError, UnsupportedError
+from nscl.errors import FeatureError
 
 
 class Outputs:
-    """Draws labels, runs the backward pass and adds up what arrives at the layers' outputs.
+    """Draws labels, and adds up what a backward pass brings to the layers' outputs.
 
     G is summed over the positions of a sample and averaged over samples. The draw of a batch
     depends on the pass and on the batch's number over all ranks, and on nothing else: the user's
@@ -27,48 +27,50 @@ class Outputs:
     """
 
     def __init__(
-        self, parameters: Mapping[str, Tensor], *, likelihood: Likelihood | None, seed: int
+        self,
+        parameters: Mapping[str, Tensor],
+        *,
+        likelihood: Likelihood | None,
+        temperature: float,
+        seed: int,
     ) -> None:
-        self.taps = OutputTaps()
-        self._likelihood, self._seed = likelihood, seed
+        self._likelihood, self._temperature, self._seed = likelihood, temperature, seed
         self._shapes = {name: p.shape for name, p in parameters.items()}
         self._devices = {name: p.device for name, p in parameters.items()}
-        for name, parameter in parameters.items():
-            if hasattr(parameter, "placements"):
-                raise UnsupportedError(
-                    f"factors='kronecker' needs a backward pass, and '{name}' is kept in pieces by "
-                    "fully_shard: call remember before sharding, or use factors='input'"
-                )
+        self.taps = OutputTaps(self._shapes, self._add_rows)
         self._sums: dict[str, RunningSums] = {}
         self._batches = 0
         self.samples = 0
 
-    def add(
-        self, output: Any, given: Any, samples: int, norms: Sequence[Tensor]
-    ) -> Sequence[Tensor | None]:
-        """Add one batch; returns the gradients of the norm parameters, summed over samples.
+    def loss(
+        self, output: Any, given: Callable[[], Any] | None, samples: int, *, norms: bool
+    ) -> Tensor:
+        """What to differentiate for one batch, a sum over its samples.
 
-        ``given`` is the caller's loss, a mean over samples, if there is one.
+        ``given`` is the caller's loss, a mean over samples, if there is one; ``norms`` says whether
+        parameters of norm layers wait for a gradient too.
         """
-        loss = self._drawn(output) if given is None else _checked(given, self._batches) * samples
-        wanted: list[Any] = [*norms, *self.taps.edges]
-        if not (wanted and loss.requires_grad):
+        loss = self._drawn(output) if given is None else _checked(given(), self._batches) * samples
+        if not ((norms or self.taps.edges) and loss.requires_grad):
             raise FeatureError(
                 "no gradient of the model's output reaches any layer (forward= under "
                 "torch.no_grad, or a detached output), and factors='kronecker' needs it: let "
                 "gradients through, or use factors='input'"
             )
-        found = torch.autograd.grad(loss, wanted, allow_unused=True)
-        self.taps.receive(found[len(norms) :], self._shapes, self._add_rows)
+        return loss
+
+    def count(self, samples: int) -> None:
+        """One more batch has been differentiated."""
+        self.taps.check()
         self._batches += 1
         self.samples += samples
-        return found[: len(norms)]
 
     def _drawn(self, output: Any) -> Tensor:
         rank, world = rank_and_world()
         seed = (self._seed << 32) + self._batches * world + rank
         generator = torch.Generator("cpu").manual_seed(seed)
-        return _checked(sampled_loss(output, self._likelihood, generator), self._batches)
+        loss = sampled_loss(output, self._likelihood, generator, temperature=self._temperature)
+        return _checked(loss, self._batches)
 
     def _add_rows(self, block: Block, rows: Tensor) -> None:
         with room_for(block):

@@ -113,7 +113,9 @@ class LayerForgetting:
     drift: float  # mean over remembered rows of ‖Δoutput‖²
     relative: float  # the same over the mean ‖output‖²
     # Weighed by the loss's gradients, where they were remembered (factors="kronecker"):
-    loss: float | None = None  # predicted rise of the old loss per sample, ½ tr(G ΔW C ΔWᵀ)
+    # Predicted rise of the old loss per sample, ½ tr(G ΔW C ΔWᵀ). With drawn labels that loss is
+    # the divergence from the old answers, softened by remember's temperature.
+    loss: float | None = None
     weighed: float | None = None  # relative as above; what Budget keeps at or below its drift
 
 

@@ -22,6 +22,7 @@ from nscl.core.memory import Memory
 from nscl.core.projection import Mask, Projection
 from nscl.core.remembering import Forward, Loss
 from nscl.core.report import Forgetting, LayerForgetting
+from nscl.core.rules import Ratio
 from nscl.core.shards import whole
 from nscl.core.spectrum import Spectrum
 from nscl.core.state import State, analyse
@@ -71,7 +72,7 @@ class Steered(Memory):
         exclude: Sequence[str] = (),
         keep: bool = False,
     ) -> None:
-        super().__init__(model, norms=norms, exclude=exclude)
+        super().__init__(model, rule=Ratio(), norms=norms, exclude=exclude)
         self.keep = keep
         self._seen: dict[str, Moments] | None = None  # only while a pass is observed
 

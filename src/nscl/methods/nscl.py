@@ -34,7 +34,7 @@ class NSCLOptions(Options):
     temperature: float = Field(2.0, gt=0)
     warmup: float = Field(0.25, ge=0, le=1)  # of the epochs, for a new head alone
     factors: Literal["kronecker", "input"] = "kronecker"
-    every: PositiveInt = 10  # steps after which the displacement is treated
+    every: PositiveInt = 20  # steps after which the displacement is treated
 
 
 class NSCL(Guarded):
