@@ -57,6 +57,7 @@ class Reader(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.positions = nn.Parameter(torch.randn(4, 6))
         self.embedding = nn.Embedding(11, 6)
         self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
         self.norm = nn.LayerNorm(6)
@@ -66,7 +67,7 @@ class Reader(nn.Module):
         self.out = nn.Linear(5, 3)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding(tokens)
+        x = self.embedding(tokens) + self.positions
         x = self.norm(self.attention(x, x, x, need_weights=False)[0])
         x = self.spread(torch.tanh(self.convolution(x.transpose(1, 2))))
         return self.out(torch.tanh(self.scale(x.transpose(1, 2))).mean(1))

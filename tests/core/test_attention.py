@@ -143,10 +143,12 @@ def test_the_module_is_left_as_it_was() -> None:
     assert list(model.attention._modules) == ["out_proj"]
 
 
-def test_learned_keys_beside_the_inputs_are_not_passed_over() -> None:
-    module = nn.MultiheadAttention(SIZE, HEADS, add_bias_kv=True)
-    with pytest.raises(UnsupportedError, match=r"'bias_k' \(MultiheadAttention\), 'bias_v'"):
-        nscl.Memory.adam_nscl(module)
+def test_learned_keys_beside_the_inputs_are_held_number_by_number() -> None:
+    model = Wrapped(nn.MultiheadAttention(SIZE, HEADS, add_bias_kv=True))
+    memory = nscl.Memory.adam_nscl(model)
+    report = memory.remember([torch.randn(2, 1, SIZE)], forward=lambda m, x: m(x, x, x))
+    held = [layer.name for layer in report.layers if layer.protected_by == "ewc"]
+    assert held == ["attention.bias_k", "attention.bias_v"]
 
 
 def test_a_parametrized_output_projection_leaves_the_rest_protected() -> None:

@@ -51,6 +51,11 @@ def write_report(
                 how = "free until remembered"
             features = sum(found.parameters[n].numel() for n in mine)
             layers.append(_line(name, type(module).__name__, features, how))
+    for name, parameter in found.plain.items():
+        how = by_option[options["norms"]]
+        if how != "left free" and name not in state.anchors and name not in state.held:
+            how = "free until remembered"
+        layers.append(_line(name, "parameter", parameter.numel(), how))
     for name, owner in found.unsupported.items():
         if name in found.parameters:
             later = options["unsupported"] == "freeze"

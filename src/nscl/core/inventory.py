@@ -34,8 +34,9 @@ class Inventory:
     blocks: dict[str, Block] = field(default_factory=dict)
     uses: dict[nn.Module, list[Use]] = field(default_factory=dict)
     norms: dict[str, nn.Module] = field(default_factory=dict)
+    plain: dict[str, nn.Parameter] = field(default_factory=dict)  # class tokens, positions, ...
     unsupported: dict[str, str] = field(default_factory=dict)  # parameter → reason
-    owners: dict[nn.Module, list[str]] = field(default_factory=dict)  # of unsupported ones
+    owners: dict[nn.Module, list[str]] = field(default_factory=dict)  # of these two kinds
     excluded: set[str] = field(default_factory=set)
     excluded_norms: set[str] = field(default_factory=set)
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
@@ -60,6 +61,10 @@ class Inventory:
             for p in module.parameters(recurse=False)
             if names[id(p)] not in self.excluded and (among is None or name in among)
         }
+
+    def elementwise(self) -> dict[str, nn.Parameter]:
+        """All parameters that are held number by number: those of norms, and plain ones."""
+        return {**self.norm_parameters(), **self.plain}
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -92,7 +97,7 @@ def take_inventory(model: nn.Module, *, exclude: Sequence[str] = ()) -> Inventor
     _check_biases(found)
     reject_overlaps(found.parameters, found.excluded)
     _share_token_biases(found)
-    _find_unsupported(found, model)
+    _find_the_rest(found, model)
     return found
 
 
@@ -234,22 +239,32 @@ def _share_token_biases(found: Inventory) -> None:
             found.blocks[name] = replace(block, biases=biases)
 
 
-def _find_unsupported(found: Inventory, model: nn.Module) -> None:
+def _find_the_rest(found: Inventory, model: nn.Module) -> None:
+    """Plain parameters, and those of layers that nobody taught us."""
     covered = {name for block in found.blocks.values() for name in block.parameters}
     covered |= set(found.norm_parameters()) | found.excluded
-    owners = {
-        clean(f"{name}.{local}").strip("."): type(module).__name__
-        for name, module in model.named_modules()
-        for local, _ in module.named_parameters(recurse=False)
-    }
-    for name in found.parameters:
-        if name not in covered:
-            found.unsupported[name] = owners.get(name, "unknown")
     names = found.names
     for module in model.modules():
         mine = [names[id(p)] for p in module.parameters(recurse=False)]
-        if unknown := [name for name in mine if name in found.unsupported]:
-            found.owners[module] = unknown
+        rest = [name for name in mine if name not in covered]
+        if rest:
+            found.owners[module] = rest
+        for name in rest:
+            if _holds_plain(module):
+                found.plain[name] = found.parameters[name]
+            else:
+                found.unsupported[name] = type(module).__name__
+
+
+def _holds_plain(module: nn.Module) -> bool:
+    """Whether a module has layers of its own: what it owns beside them is no layer's weight.
+
+    A class token or a table of positions stands beside the layers that use it. A module without
+    children is a layer itself, and a parametrization computes a layer's weight.
+    """
+    if isinstance(module, parametrize.ParametrizationList) or parametrize.is_parametrized(module):
+        return False
+    return next(module.children(), None) is not None
 
 
 def reject_unsupported(found: Inventory) -> None:

@@ -371,7 +371,7 @@ class Memory(Chosen):
 
     def _anchored(self, found: Inventory) -> dict[str, Tensor]:
         # Frozen ones too: they may be unfrozen one day, and the data will be gone by then.
-        return dict(found.norm_parameters()) if self.norms == "ewc" else {}
+        return dict(found.elementwise()) if self.norms == "ewc" else {}
 
     def _outputs(
         self, found: Inventory, likelihood: Likelihood | None, temperature: float
@@ -397,6 +397,7 @@ class Memory(Chosen):
             held |= gathered.used & found.parameters.keys()
         if self.norms == "freeze":
             held |= found.norm_parameters(gathered.norms_seen).keys()
+            held |= found.plain.keys() & gathered.used
         return frozenset(held)
 
     def _parameters(self) -> dict[str, nn.Parameter]:

@@ -50,7 +50,8 @@ def observing(
             leave_norm = _leave_norm(witness, name, _sharded(norm, found), together)
             _follow(stack, witness, norm, own, leave_norm)
         for module, names in found.owners.items():
-            stack.callback(module.register_forward_hook(_note(witness, names)).remove)
+            note = _note(witness, names, _sharded(module, found), together)
+            stack.callback(module.register_forward_hook(note, prepend=True).remove)
         with witness:
             yield witness
     witness.testify()
@@ -98,7 +99,7 @@ def _leave(
         raised = output is None
         if raised or witness.blind or layer_type is None or layer is None:
             return None
-        check_together(layer.name, module, layer.way_out)
+        check_together(layer.name, module.parameters(), layer.way_out)
         with witness.looking_away(), torch.no_grad():
             call = Call(args, kwargs, output)
             if patched and not computes_as_its_type(module, call):
@@ -134,10 +135,10 @@ def _seen(layer: Block, module: nn.Module, layer_type: LayerType, call: Call) ->
         ) from problem
 
 
-def _sharded(norm: nn.Module, found: Inventory) -> dict[str, str]:
-    """Qualified names of a norm layer's parameters that are kept in pieces, by its own names."""
-    own = {name: found.names[id(p)] for name, p in norm.named_parameters(recurse=False)}
-    held = found.norm_parameters().keys()
+def _sharded(module: nn.Module, found: Inventory) -> dict[str, str]:
+    """Qualified names of parameters that are held number by number and kept in pieces."""
+    own = {name: found.names[id(p)] for name, p in module.named_parameters(recurse=False)}
+    held = found.elementwise().keys()
     return {
         n: q for n, q in own.items() if q in held and hasattr(found.parameters[q], "placements")
     }
@@ -154,19 +155,35 @@ def _leave_norm(
         if output is None:
             return
         witness.norms_seen.add(name)
-        if together is not None and sharded:
-            check_together(name, module, ", or use norms='freeze' or 'train'")
-            own = dict(module.named_parameters(recurse=False))
-            together.update({sharded[n]: own[n] for n in sharded})
+        _take_whole(name, module, sharded, together)
 
     return hook
 
 
-def _note(witness: Witness, names: list[str]) -> Callable[..., None]:
+def _note(
+    witness: Witness,
+    names: list[str],
+    sharded: Mapping[str, str],
+    together: MutableMapping[str, Tensor] | None,
+) -> Callable[..., None]:
     def hook(module: nn.Module, args: Any, output: Any) -> None:
         witness.used.update(names)
+        _take_whole(names[0], module, sharded, together)
 
     return hook
+
+
+def _take_whole(
+    name: str,
+    module: nn.Module,
+    sharded: Mapping[str, str],
+    together: MutableMapping[str, Tensor] | None,
+) -> None:
+    """Keep what autograd sees of sharded parameters while the module runs."""
+    if together is not None and sharded:
+        own = dict(module.named_parameters(recurse=False))
+        check_together(name, own.values(), ", or use norms='freeze' or 'train'")
+        together.update({sharded[n]: own[n] for n in sharded})
 
 
 @contextmanager

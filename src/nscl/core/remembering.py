@@ -45,7 +45,7 @@ class Gathered:
     covariances: dict[str, Covariance]
     anchors: dict[str, Anchor]
     norms_seen: set[str]
-    used: set[str]  # parameters of unsupported layers that ran
+    used: set[str]  # plain parameters that were used, and those of unsupported layers that ran
     unreached: list[str]  # parameters of norms that ran, on which no loss depends
     gradients: dict[str, Covariance]  # second moments at the layers' outputs, mean over samples
 
@@ -291,12 +291,12 @@ def _over_ranks(current: Pass) -> Gathered:
                 total = sum_over_ranks(packed)
             covariances[name] = Covariance(total, int(rows), 1, noise / rows)
     seen = _on_any_rank(current.found.norms, current.norms_seen)
-    used = _on_any_rank(current.found.unsupported, current.used)
+    used = _on_any_rank([*current.found.unsupported, *current.found.plain], current.used)
     # A norm that never ran stays free like any other layer, until its own task is remembered.
     held = current.found.norm_parameters(seen)
     anchors = _anchors_over_ranks(current.fisher) if current.fisher else {}
     unreached = [n for n in held if n not in anchors] if current.fisher else []
-    anchors = {n: a for n, a in anchors.items() if n in held}
+    anchors = {n: a for n, a in anchors.items() if n in held or n in current.found.plain}
     gradients: dict[str, Covariance] = {}
     if current.outputs is not None:
         gradients = current.outputs.over_ranks({n: current.found.blocks[n] for n in covariances})

@@ -1,6 +1,6 @@
 """Parameters of which this rank holds some rows only, as FSDP2's ``fully_shard`` leaves them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -86,9 +86,9 @@ def local_rows(name: str, tensor: Tensor) -> tuple[int, int]:
     return start, min(rows, start + chunk)
 
 
-def check_together(name: str, module: nn.Module, way_out: str) -> None:
+def check_together(name: str, weights: Iterable[Tensor], way_out: str) -> None:
     """FSDP2 brings a layer's weights together while it runs; tensor parallelism does not."""
-    if any(hasattr(parameter, "placements") for parameter in module.parameters()):
+    if any(hasattr(weight, "placements") for weight in weights):
         raise UnsupportedError(
             f"layer '{name}' computes with weights in pieces (tensor parallelism), so what passes "
             f"through it cannot be seen as a whole: call remember before it is taken apart{way_out}"
