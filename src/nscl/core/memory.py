@@ -140,7 +140,15 @@ class Memory(Chosen):
         >>> Memory.adam_nscl(nn.Linear(2, 2)).rule
         Ratio(a=10.0, literal=False)
         """
-        return cls(model, rule=Ratio(a), factors="input", every=1, acts_on="step", norms="ewc")
+        return cls(
+            model,
+            rule=Ratio(a),
+            factors="input",
+            every=1,
+            acts_on="step",
+            norms="ewc",
+            statistics="update",
+        )
 
     @property
     def tasks(self) -> int:

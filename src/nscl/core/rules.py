@@ -216,7 +216,7 @@ class Penalty(Proximal):
     0.5
     """
 
-    strength: float = 3.0
+    strength: float = 5.0
     needs_rate: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

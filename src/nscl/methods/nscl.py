@@ -53,6 +53,7 @@ class NSCL(Guarded):
             rule=rule(options.strength),
             factors=options.factors,
             every=options.every,
+            statistics="update",  # the run's own bn_stats decides
             exclude=unguarded(lab),
         )
         super().__init__(lab, options, memory)
