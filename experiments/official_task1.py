@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import nscl
-from nscl.results import read_metrics, run_name, spectra
-from nscl.training.display import Lines
-from nscl.training.prepare import build_config, complete
+from nscl.results import read_metrics, run_name
+from nscl.results.records import spectra
+from nscl.training.config.build import build_config, complete
+from nscl.training.display.display import Lines
 
 # Ours and the log's names of what is compared.
 PAIRS = {"loss": "train_loss", "accuracy": "train_acc", "test_accuracy": "val_acc"}
