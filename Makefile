@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Test processes side by side.
 JOBS ?= 2
+# What needs libraries that `make test` does without.
+INTEGRATIONS := tests/integrations src/nscl/integrations
 
-.PHONY: help demo test test-slow test-browser bench lint format clean
+.PHONY: help demo test test-slow test-integrations test-browser bench docs lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be done here
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 20
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Creating the environment in $(VENV) (once; a few minutes, mostly PyTorch) ..."
@@ -31,7 +33,18 @@ demo: $(READY)  ## five tasks on the embedded digits, with and without protectio
 	@echo "report: runs/demo-report/report.html"
 
 test: lint  ## everything that must hold before a change lands (under 10 minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal --durations 15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal --durations 15 \
+	  $(addprefix --ignore ,$(INTEGRATIONS))
+
+test-integrations: $(READY)  ## with transformers, PEFT, accelerate and Lightning: installs them (under 10 minutes)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  --editable ".[lab,hf,peft,lightning,text]" pytorch-lightning
+	@# Avalanche needs torchvision, and one that was built for another torch breaks transformers too.
+	@if $(BIN)/python -c "import torchvision" 2>/dev/null; then \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt avalanche-lib; \
+	else echo "no torchvision here: Avalanche itself is not tested, its interface is"; fi
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal \
+	  --durations 15 $(INTEGRATIONS)
 
 test-slow: $(READY)  ## the long proofs
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[lab,ray]"
@@ -47,6 +60,11 @@ test-browser: $(READY)  ## the report's page in a real browser; installs chromiu
 bench: $(READY)  ## speed and memory, as ratios against the dense way in the same run
 	$(BIN)/python -m benchmarks
 
+docs: $(READY)  ## the documentation as a site in site/, every link checked; installs MkDocs
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group docs
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "site: python3 -m http.server --directory site"
+
 lint: $(READY)  ## style, types, direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -58,4 +76,4 @@ format: $(READY)  ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 clean:  ## remove the environment and everything generated
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist site

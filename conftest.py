@@ -1,5 +1,7 @@
 """What every test and every doctest relies on."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
@@ -15,6 +17,11 @@ settings.register_profile(
     print_blob=False,
 )
 settings.load_profile("nscl")
+
+# Adapters import their frameworks, which not every environment has.
+FRAMEWORKS = ("lightning", "peft", "transformers")
+missing = [name for name in FRAMEWORKS if find_spec(name) is None]
+collect_ignore_glob = [f"src/nscl/integrations/{name}*.py" for name in missing]
 
 
 @pytest.fixture(autouse=True)

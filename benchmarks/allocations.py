@@ -1,7 +1,7 @@
 """Peak memory of a computation, counted where tensors are allocated.
 
 torch's profiler reports every allocation and release of the tensor allocator, temporaries inside
-operations included; a running sum has the peak. Resident set sizes would tell little at this scale:
+operations included; a running sum has the peak. Resident set sizes say little at this scale:
 the C library keeps what was freed before and hands it out again.
 """
 

@@ -14,6 +14,7 @@ MODULES = (
     "factors",
     "decompositions",
     "footprint",
+    "wide",
     "recalling",
     "training",
 )

@@ -1,4 +1,4 @@
-"""What ``remember`` costs: covariances of all layers, alone and inside the whole pass."""
+"""The cost of ``remember``: covariances of all layers, alone and inside the complete pass."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,12 +12,13 @@ from benchmarks.catalogue import figure
 from benchmarks.figure import Figure, at_least
 from benchmarks.network import BATCH, BATCHES_PER_TASK, batch, forward, network
 from benchmarks.timing import Stopwatch
-from nscl.core.anchors import FisherSums
-from nscl.core.inventory import take_inventory
-from nscl.core.layers import Call, layer_type_of
-from nscl.core.losses import default_loss
-from nscl.core.remembering import Pass
-from nscl.core.running import MEASURED, Observation, RunningSums
+from nscl.core.capture.data_pass import Pass
+from nscl.core.capture.losses import default_loss
+from nscl.core.covariance.accumulator import MEASURED, CovarianceAccumulator
+from nscl.core.covariance.observations import Observation
+from nscl.core.model.inventory import take_inventory
+from nscl.core.model.layer_types import Call, layer_type_of
+from nscl.core.norms.fisher import FisherAccumulator
 
 # Batches added in one turn: not every one is multiplied at once, or has its rounding measured.
 ADDED = MEASURED
@@ -70,7 +71,7 @@ def whole_pass(watch: Stopwatch) -> Figure:
     found = take_inventory(model)
     mine = Pass(model, found, found.norm_parameters())
     images = [batch().images] * ADDED  # in some batches wide layers only keep what they have seen
-    fisher, totals = FisherSums(found.norm_parameters()), _totals(model)
+    fisher, totals = FisherAccumulator(found.norm_parameters()), _totals(model)
     contestants: dict[str, Callable[[], object]] = {
         "ours": lambda: mine.run(images, forward, None, progress=False),
         "dense": lambda: _dense_pass(model, fisher, totals),
@@ -99,9 +100,9 @@ def convolution_inputs() -> list[Seen]:
     return inputs
 
 
-def _ours(seen: Seen) -> tuple[RunningSums, Callable[[], object]]:
+def _ours(seen: Seen) -> tuple[CovarianceAccumulator, Callable[[], object]]:
     device = torch.device("cpu")
-    sums = RunningSums(groups=1, features=seen.features, constants=0, device=device)
+    sums = CovarianceAccumulator(groups=1, features=seen.features, constants=0, device=device)
     observation = seen.observation()
     return sums, lambda: [sums.add(observation, None) for _ in range(ADDED)]
 
@@ -116,7 +117,9 @@ def _totals(model: nn.Module) -> dict[nn.Module, Tensor]:
     return {layer: torch.zeros(2 * [layer.weight[0].numel()]) for layer in found}
 
 
-def _dense_pass(model: nn.Module, fisher: FisherSums, totals: Mapping[nn.Module, Tensor]) -> None:
+def _dense_pass(
+    model: nn.Module, fisher: FisherAccumulator, totals: Mapping[nn.Module, Tensor]
+) -> None:
     model.eval()
     with _dense_hooks(totals):
         fisher.add(default_loss(forward(model, batch().images)), BATCH)

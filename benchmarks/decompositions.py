@@ -14,10 +14,11 @@ from benchmarks.network import BATCHES_PER_TASK, network
 from benchmarks.steps import plain
 from benchmarks.timing import Stopwatch
 from nscl import Memory, Penalty, Ratio
-from nscl.core.spectrum import decompose
+from nscl.core.covariance.packed import pack
+from nscl.core.projection.projector import project_by_rule
+from nscl.core.projection.spectrum import decompose
 from nscl.core.state import State
-from nscl.core.symmetric import pack
-from nscl.training.prepare import build_config
+from nscl.training.config.build import build_config
 
 
 @figure("decomposition-2304")
@@ -33,7 +34,7 @@ def decomposition_4608(watch: Stopwatch) -> Figure:
 @figure("decomposition-task")
 def decomposition_of_a_task(watch: Stopwatch) -> Figure:
     state = undecomposed()
-    taken = watch.once(lambda: state.analysed(State(), Penalty(), frobenius=False))
+    taken = watch.once(lambda: state.projected(State(), project_by_rule(Penalty())))
     step = watch.race({"plain": plain()}, share=0.5)["plain"].best
     epochs = epochs_of_a_task()
     title = "per task: decomposing both factors of all layers ÷ training"

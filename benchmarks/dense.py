@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nscl.core.projection import Projection
+from nscl.core.projection.low_rank_projector import Projection
 
 STRENGTH = 100.0
 

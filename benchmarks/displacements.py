@@ -1,4 +1,4 @@
-"""What rules on the whole displacement add to a step, though they act once in so many of them.
+"""The cost per step of rules on the total displacement, which act once in several steps.
 
 A turn of both contestants is as many steps as there are from one treatment to the next: the best of
 single steps would be one after which nothing is treated.
@@ -10,7 +10,7 @@ from benchmarks.catalogue import figure
 from benchmarks.figure import Figure
 from benchmarks.memories import as_it_comes, papers_displaced
 from benchmarks.network import network
-from benchmarks.steps import Step, guarded, plain, step_figure
+from benchmarks.steps import Step, plain, protected, step_figure
 from benchmarks.timing import Stopwatch
 from nscl import Memory
 
@@ -33,14 +33,14 @@ def hard_step(watch: Stopwatch) -> Figure:
 def amortised(watch: Stopwatch, name: str, title: str, memory: Memory, limit: float) -> Figure:
     """A memory's mean step from treatment to treatment, beside as many plain ones."""
     count = memory.every
-    contestants = {"ours": repeated(guarded(memory), count), "plain": repeated(plain(), count)}
+    contestants = {"ours": repeated(protected(memory), count), "plain": repeated(plain(), count)}
     times = {n: t.each(count) for n, t in watch.race(contestants).items()}
     note = f"rule={memory.rule}, factors={memory.factors}, every={count}"
     return step_figure(name, title, times["ours"], times["plain"], limit, note)
 
 
 def repeated(step: Step, count: int) -> Step:
-    """So many steps as one turn."""
+    """``count`` steps as one turn."""
     return partial(_repeat, step, count)
 
 

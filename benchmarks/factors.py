@@ -1,4 +1,4 @@
-"""What the second factor costs: a layer's outputs are weighed too, not only its inputs.
+"""The cost of the second factor: a layer's output gradients are measured, not only its inputs.
 
 Both contestants anchor the norm layers, which needs a backward pass already.
 """
@@ -17,7 +17,7 @@ from benchmarks.memories import proximal
 from benchmarks.network import BATCH, batch, forward, network
 from benchmarks.timing import Stopwatch
 from nscl import Memory, Penalty
-from nscl.core.choices import Factors
+from nscl.core.options import Factors
 from nscl.errors import NsclWarning
 
 MIB = 2**20

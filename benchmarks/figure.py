@@ -1,4 +1,4 @@
-"""One line of the table: what we cost, what the reference costs, and the promise about it."""
+"""One line of the table: our cost, the cost of the reference, and the target."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Target:
-    """A promise about a ratio: ours is at most so much, or the reference at least so much more."""
+    """A limit of a ratio: ours ÷ reference at most, or reference ÷ ours at least, ``value``."""
 
     kind: Literal["at most", "at least"]
     value: float

@@ -1,4 +1,4 @@
-"""Memories of the network that are put together instead of learned.
+"""Memories of the network that are constructed instead of learned.
 
 What a step costs depends on shapes only, so eigenbases are made up: of the published rank for the
 paper's hard rule; for a proximal rule all directions of a factor, the most that there can be.
@@ -14,18 +14,20 @@ from torch import Tensor, nn
 
 from benchmarks.network import BATCH, BATCHES_PER_TASK, bases
 from nscl import Memory, Penalty, Ratio
-from nscl.core.anchors import Anchor
-from nscl.core.blocks import Block, outputs_per_group
-from nscl.core.covariance import Covariance
-from nscl.core.inventory import Inventory, take_inventory
-from nscl.core.kronecker import Kronecker
-from nscl.core.remembering import Gathered
-from nscl.core.rules import Proximal
-from nscl.core.spectrum import Spectrum
-from nscl.core.state import Held, State, extend
-from nscl.core.symmetric import packed_shape
+from nscl.core.capture.pass_result import PassResult
+from nscl.core.covariance.covariance import Covariance
+from nscl.core.covariance.packed import packed_shape
+from nscl.core.model.block import Block, outputs_per_group
+from nscl.core.model.inventory import Inventory, take_inventory
+from nscl.core.norms.fisher import Anchor
+from nscl.core.projection.kronecker import Kronecker
+from nscl.core.projection.projector import BlockProjection
+from nscl.core.projection.rules import Proximal
+from nscl.core.projection.spectrum import Spectrum
+from nscl.core.remember import anchored, held_still
+from nscl.core.state import State, extend
 
-Moments = Callable[[int], Tensor]  # packed second moments of so many features
+Moments = Callable[[int], Tensor]  # packed second moments of a number of features
 
 
 def papers(model: nn.Module, *, tasks: int, offload: Literal["disk"] | None = None) -> Memory:
@@ -38,7 +40,7 @@ def papers(model: nn.Module, *, tasks: int, offload: Literal["disk"] | None = No
 
 
 def papers_displaced(model: nn.Module, *, every: int) -> Memory:
-    """The paper's rule on the whole displacement, once in so many steps."""
+    """The paper's rule on the total displacement, once in ``every`` steps."""
     hard = Memory(
         model, rule=Ratio(10.0), factors="input", every=every, acts_on="displacement", norms="ewc"
     )
@@ -64,9 +66,7 @@ def filled(memory: Memory, *, tasks: int = 1) -> Memory:
         spectra={name: _spectrum(block.width) for name, block in state.blocks.items()},
         projections=dict(_held(memory, found)),
     )
-    # Projections are kept where second moments have not changed: nothing is decomposed.
-    memory._state = replace(state)
-    memory._replace(state)
+    memory._switch(state)
     return memory
 
 
@@ -75,16 +75,16 @@ def learned(memory: Memory, moments: Moments, *, tasks: int = 1) -> State:
     found = take_inventory(memory.model)
     blocks = dict(_blocks(memory, found))
     weighed = blocks if memory.factors == "kronecker" else {}
-    gathered = Gathered(
+    gathered = PassResult(
         covariances={n: _covariance(moments(b.width), tasks) for n, b in blocks.items()},
-        anchors={n: _anchor(p.detach(), tasks) for n, p in memory._anchored(found).items()},
+        anchors={n: _anchor(p.detach(), tasks) for n, p in anchored(found, memory).items()},
         norms_seen=set(found.norms),
         used=set(),
         unreached=[],
         gradients={n: _covariance(moments(_outputs(found, b)), tasks) for n, b in weighed.items()},
     )
     rest = {**found.parameters, **dict(memory.model.named_buffers())}
-    held = memory._held(found, gathered)
+    held = held_still(found, State(), memory, gathered)
     return replace(extend(State(), found, gathered, held=held, rest=rest), tasks=tasks)
 
 
@@ -95,7 +95,7 @@ def _blocks(memory: Memory, found: Inventory) -> Iterator[tuple[str, Block]]:
             yield name, block
 
 
-def _held(memory: Memory, found: Inventory) -> Iterator[tuple[str, Held]]:
+def _held(memory: Memory, found: Inventory) -> Iterator[tuple[str, BlockProjection]]:
     is_proximal, both = isinstance(memory.rule, Proximal), memory.factors == "kronecker"
     if memory.rule.soft and not is_proximal:
         raise TypeError(f"no memory is put together for {memory.rule}: it has no published ranks")

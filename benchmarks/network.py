@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.free_directions import FREE_DIRECTIONS
-from nscl.core.projection import Projection
+from nscl.core.projection.low_rank_projector import Projection
 from nscl.models import MultiHead, PreActResNet18
 
 BATCH = 32
@@ -23,7 +23,7 @@ BATCHES_PER_TASK = 157  # 5,000 training images of a CIFAR-100 task
 
 
 @dataclass(frozen=True)
-class Batch:
+class ImageBatch:
     """Random images with labels, the size of CIFAR."""
 
     images: Tensor
@@ -42,11 +42,11 @@ def forward(model: nn.Module, images: Any) -> Any:
 
 
 @cache
-def batch() -> Batch:
-    """The same batch for everybody."""
+def batch() -> ImageBatch:
+    """The same batch for all figures."""
     draw = torch.Generator().manual_seed(1)
     images = torch.randn(BATCH, 3, 32, 32, generator=draw)
-    return Batch(images, torch.randint(CLASSES, (BATCH,), generator=draw))
+    return ImageBatch(images, torch.randint(CLASSES, (BATCH,), generator=draw))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What an answer of the remembered weights costs: a forward pass, and no second model."""
+"""The cost of recall, an output of the remembered weights: one forward pass, no second model."""
 
 import torch
 

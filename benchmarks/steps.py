@@ -1,4 +1,4 @@
-"""What the paper's protection adds to a training step: forward, backward, Adam, projection."""
+"""The cost of the paper's protection in a training step: forward, backward, Adam, projection."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -82,20 +82,20 @@ def _later(watch: Stopwatch) -> dict[str, Times]:
 
 
 def plain() -> Step:
-    """A training step as everybody writes it."""
+    """A plain training step."""
     model = network()
     return partial(_train, model, torch.optim.Adam(model.parameters(), lr=LEARNING_RATE))
 
 
 def ours(tasks: int, *, offload: Literal["disk"] | None = None) -> Step:
-    """The same step with the paper's memory of so many tasks."""
-    return guarded(papers(network(), tasks=tasks, offload=offload))
+    """The same step with the paper's memory of ``tasks`` tasks."""
+    return protected(papers(network(), tasks=tasks, offload=offload))
 
 
-def guarded(memory: Memory) -> Step:
+def protected(memory: Memory) -> Step:
     """The same step under the protection of a memory."""
     optimizer = torch.optim.Adam(memory.model.parameters(), lr=LEARNING_RATE)
-    return partial(_train, memory.model, optimizer, guard=memory.protect(optimizer))
+    return partial(_train, memory.model, optimizer, protection=memory.protect(optimizer))
 
 
 def densely(tasks: int) -> Step:
@@ -121,7 +121,7 @@ def _train(
     optimizer: torch.optim.Optimizer,
     *,
     penalty: Callable[[], Tensor] | None = None,
-    guard: object = None,  # keeps the memory alive as long as the step
+    protection: object = None,  # keeps the memory alive as long as the step
 ) -> None:
     optimizer.zero_grad()
     loss = F.cross_entropy(forward(model, batch().images), batch().labels)

@@ -1,7 +1,7 @@
 """Fair races on a machine that other people use too.
 
 Contestants take turns (A B, B A, A B, …), so that a busy minute hits all of them, and the best of
-many turns counts: what a computation takes when nobody is in its way. Medians are kept beside it.
+many turns counts: the time of an undisturbed computation. Medians are recorded too.
 """
 
 import gc

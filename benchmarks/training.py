@@ -1,4 +1,4 @@
-"""What the laboratory's loop and its checkpoints cost, at the scale of the ``cpu`` preset."""
+"""The cost of the training loop and its checkpoints, at the scale of the ``cpu`` preset."""
 
 import tempfile
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from benchmarks.timing import Stopwatch
 from nscl.data import TaskStream, stream_from_datasets
 from nscl.methods.base import Phase
 from nscl.results import RunDirectory, fingerprint
-from nscl.training.device import Ranks
+from nscl.training.config.build import build_config
+from nscl.training.display.tally import Tally
 from nscl.training.loop import EpochLoop
-from nscl.training.prepare import build_config
-from nscl.training.progress import Journal, Progress
+from nscl.training.process.device import Ranks
+from nscl.training.progress import Journal, RunFigures
 from nscl.training.setup import Setup
-from nscl.training.tally import Tally
 
 STEPS = 20
 STEPS_OF_AN_EPOCH = 157  # 5,000 images in batches of 32: a task of 10-split CIFAR-100
@@ -78,7 +78,7 @@ def checkpoint(watch: Stopwatch) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         journal = _journal(bench, Path(folder))
         save = watch.race(
-            {"ours": lambda: journal.save(Progress(), bench.optimizer, Tally())}, share=0.1
+            {"ours": lambda: journal.save(RunFigures(), bench.optimizer, Tally())}, share=0.1
         )
         journal.close()
     title = "a checkpoint (write, fsync, rename) ÷ the epoch before it"

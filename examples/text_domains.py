@@ -216,6 +216,7 @@ def remember(memory: nscl.Memory, domain: Domain, task: int) -> None:
     memory.remember(
         domain.train.batches(BATCH),
         forward=lambda model, batch: model(batch.ids, batch.mask, task),
+        mask=lambda batch: batch.mask,  # padding is no input of any layer
     )
 
 

@@ -1,4 +1,4 @@
-"""What tests of all rooms share."""
+"""What the tests of all folders share."""
 
 import os
 

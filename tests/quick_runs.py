@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from nscl.results import Result
+from nscl.training.config.build import build_config
 from nscl.training.experiment import run
-from nscl.training.prepare import build_config
 
 #: What ``auto`` comes to where no other pictures are on disk: the same run on every machine.
 POOL = {"muc-mas": {"pool": "procedural"}, "gd-wild": {"pool": "procedural"}}
@@ -20,8 +20,8 @@ class QuickRuns:
         self._locks.mkdir(exist_ok=True)
 
     def __call__(self, method: str, seed: int = 0) -> Result:
-        said: dict[str, Any] = {"method": method, "seed": seed, "out": self.folder}
-        config = build_config("split-digits-5", {**said, "options": POOL.get(method, {})})
+        given: dict[str, Any] = {"method": method, "seed": seed, "out": self.folder}
+        config = build_config("split-digits-5", {**given, "options": POOL.get(method, {})})
         with (self._locks / f"{method}-{seed}").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return run(config)

@@ -16,12 +16,14 @@ import torch
 from torch import Tensor, nn
 
 import nscl
+from nscl.methods import METHODS, load_method
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *PAGES]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+COLUMNS = 100
 
 
 def blocks(document: str) -> list[tuple[int, str]]:
@@ -79,11 +81,18 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-GIVEN: dict[str, Callable[[], dict[str, Any]]] = {"README.md": what_a_reader_has}
+GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
+    "README.md": what_a_reader_has,
+    "docs/index.md": what_a_reader_has,
+}
 
 
-# The page about data needs a folder of pictures: tests/data/test_examples.py runs it.
-@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d) and d != "docs/data.md"])
+# The page about data needs a folder of pictures, the one about frameworks needs the frameworks:
+# tests/data/test_examples.py and tests/integrations/test_snippets.py run them.
+ELSEWHERE = ("docs/data.md", "docs/integrations.md")
+
+
+@pytest.mark.parametrize("document", [d for d in DOCUMENTS if blocks(d) and d not in ELSEWHERE])
 def test_python_blocks_run(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # documents may save files
     names = {"__name__": document, **GIVEN.get(document, dict)()}
@@ -142,9 +151,35 @@ def test_paths_and_names_exist(document: str) -> None:
     assert not missing
 
 
+@pytest.mark.parametrize("document", sorted(path.name for path in ROOT.glob("*.md")) + PAGES)
+def test_lines_are_wrapped(document: str) -> None:
+    """Prose fits beside a diff; rows of tables, code and links that cannot be broken may not."""
+    text = FENCE.sub("", (ROOT / document).read_text(encoding="utf-8"))
+    prose = [line for line in text.splitlines() if not line.startswith("|") and "](" not in line]
+    assert not [line for line in prose if len(line) > COLUMNS]
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "experiments", "examples"])
+def test_cited_sections_of_the_methods_exist(folder: str) -> None:
+    """A docstring cites a section as ``docs/methods.md, "Title"``."""
+    text = FENCE.sub("", (ROOT / "docs/methods.md").read_text(encoding="utf-8"))
+    titles = {*re.findall(r"^#+ (.+)$", text, re.MULTILINE), "Title"}
+    for path in (ROOT / folder).rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        cited = re.findall(r"docs/methods\.md,\s+\"([^\"]+)\"", source)
+        assert {" ".join(title.split()) for title in cited} <= titles, path
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_option_of_a_method_is_in_the_specification(method: str) -> None:
+    text = (ROOT / "docs/methods.md").read_text(encoding="utf-8")
+    options = load_method(method).options_type.model_fields
+    assert not [name for name in options if not re.search(rf"`{name}[`=]", text)]
+
+
 def test_every_module_of_the_core_is_in_the_architecture() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    modules = {path.stem for path in (ROOT / "src/nscl/core").glob("*.py")} - {"__init__"}
+    modules = {path.stem for path in (ROOT / "src/nscl/core").rglob("*.py")} - {"__init__"}
     assert not {name for name in modules if f"`{name}`" not in text}
 
 

@@ -104,10 +104,10 @@ def test_distributed() -> None:
     lines = sorted(run(*launcher, EXAMPLES / "distributed.py").splitlines())
     starts = [line.partition(":")[0] for line in lines]
     assert starts == ["DDP, rank 0", "DDP, rank 1", "FSDP2, rank 0", "FSDP2, rank 1"]
-    said = [line.partition(":")[2] for line in lines]
-    assert said[0] == said[1]
-    assert said[2] == said[3]
-    for line in said:
+    printed = [line.partition(":")[2] for line in lines]
+    assert printed[0] == printed[1]
+    assert printed[2] == printed[3]
+    for line in printed:
         *free, moved, drift = numbers(line)
         assert free == [17.0, 49.0]  # the old rows of both ranks, 16, out of 33 and 65 directions
         assert moved < 1e-5

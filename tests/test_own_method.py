@@ -112,7 +112,7 @@ def test_the_installed_command_finds_it_in_the_folder_one_works_in(folder: Path)
         ("raising:Raising", "RuntimeError: not today"),
     ],
 )
-def test_what_is_missing_is_told_in_one_line(
+def test_what_is_missing_is_named_in_one_line(
     method: str,
     message: str,
     working: Path,
@@ -130,19 +130,19 @@ def test_what_is_missing_is_told_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("options", "message"),
     [
-        (("--method.strenght", "1"), "Did you mean 'strength'?"),
+        (("--method.strenght", "1"), "did you mean 'strength'?"),
         (("--method.strength", "-1"), "greater than or equal to 0"),
     ],
 )
 def test_an_option_of_ones_own_is_checked(
-    said: tuple[str, str],
+    options: tuple[str, str],
     message: str,
     working: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert app.call([*run_command(), *said]) == 2
+    assert app.call([*run_command(), *options]) == 2
     assert message in capsys.readouterr().err
 
 

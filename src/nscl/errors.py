@@ -1,29 +1,29 @@
-"""Errors and warnings that name the thing, the reason and the way out."""
+"""Errors and warnings. A message names the object, the reason and what to do."""
 
 
 class NsclError(Exception):
-    """Something the user can mend; its message is one clear line, shown without a traceback."""
+    """A problem that the user can fix; the command line shows its message without a traceback."""
 
 
 class UnsupportedError(NsclError, TypeError):
-    """The model has something that cannot be protected, or that nobody taught nscl to protect."""
+    """The model has a layer or parameter that nscl cannot protect, or does not know."""
 
 
 class ModelMismatchError(NsclError, ValueError):
-    """A memory and a model do not belong together: names the layer and both shapes."""
+    """A memory and a model do not match: names the layer and both shapes."""
 
 
 class FeatureError(NsclError, ValueError):
-    """Data given to ``remember`` cannot be used: non-finite, empty or refused by the model."""
+    """Data given to ``remember`` cannot be used: not finite, empty or rejected by the model."""
 
 
 class MemoryFileError(NsclError, ValueError):
-    """A file is not a memory: truncated, foreign, or written by a newer version."""
+    """A file is not a memory: truncated, another format, or from a newer version."""
 
 
 class ProtectionError(NsclError, RuntimeError):
-    """An optimizer cannot be protected, or is protected already."""
+    """An optimizer cannot be protected, or is already protected."""
 
 
 class NsclWarning(UserWarning):
-    """Training goes on, but not as the user probably believes."""
+    """Training continues, but probably not as the user expects."""

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 import torch
-from benchmarks.network import Batch, layers
+from benchmarks.network import ImageBatch, layers
 from benchmarks.timing import Stopwatch
 
 from benchmarks import (
@@ -17,7 +17,7 @@ from benchmarks import (
     recalling,
     steps,
 )
-from nscl.core.projection import Projection
+from nscl.core.projection.low_rank_projector import Projection
 from nscl.models import MultiHead, PreActResNet18
 
 MODULES = (covariances, decompositions, displacements, factors, memories, network, recalling, steps)
@@ -28,9 +28,9 @@ def small_network() -> MultiHead:
     return MultiHead(PreActResNet18(width=2), [3])
 
 
-def small_batch() -> Batch:
+def small_batch() -> ImageBatch:
     draw = torch.Generator().manual_seed(1)
-    return Batch(torch.randn(4, 3, 8, 8, generator=draw), torch.arange(4) % 3)
+    return ImageBatch(torch.randn(4, 3, 8, 8, generator=draw), torch.arange(4) % 3)
 
 
 @cache

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import dense
-from nscl.core.anchors import Anchor
-from nscl.core.layers import Call, layer_type_of
-from nscl.core.projection import Projection
-from nscl.core.running import RunningSums
-from nscl.core.symmetric import unpack
+from nscl.core.covariance.accumulator import CovarianceAccumulator
+from nscl.core.covariance.packed import unpack
+from nscl.core.model.layer_types import Call, layer_type_of
+from nscl.core.norms.fisher import Anchor
+from nscl.core.projection.low_rank_projector import Projection
 
 
 def small_projection(features: int, columns: int, *, removes: bool) -> Projection:
@@ -26,7 +26,7 @@ def test_unfolded_covariances_are_ours(stride: int, padding: int) -> None:
     dense.add_covariance(total, dense.unfolded(images, layer))
     kind = layer_type_of(layer)
     assert kind is not None
-    sums = RunningSums(groups=1, features=27, constants=0, device=torch.device("cpu"))
+    sums = CovarianceAccumulator(groups=1, features=27, constants=0, device=torch.device("cpu"))
     for seen in kind.observe(layer, Call((images,), {}, None)):
         sums.add(seen, None)
     assert torch.allclose(unpack(sums.total())[0], total, atol=1e-12)

@@ -8,15 +8,16 @@ import torch
 from benchmarks.catalogue import catalogue
 from benchmarks.displacements import amortised, repeated
 from benchmarks.memories import as_it_comes, papers_displaced, proximal
-from benchmarks.steps import guarded
+from benchmarks.steps import protected
 from benchmarks.timing import Stopwatch
 
 import nscl
 from benchmarks import decompositions, displacements, factors, memories, network, timing
-from nscl.core.proximal import ProximalPlan
-from nscl.core.remembering import Pass
+from nscl.core.capture.data_pass import Pass
+from nscl.core.projection.projector import project_by_rule
+from nscl.core.projection.proximal import ProximalPlan
+from nscl.core.projection.step_plan import StepPlan
 from nscl.core.state import State
-from nscl.core.updates import Plan
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -40,7 +41,7 @@ def test_every_promise_can_be_measured(name: str, watch: Stopwatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ({"rule": nscl.Ratio(10.0)}, "every=1"),
         ({"rule": nscl.Penalty(2.0), "every": 3}, "every=3"),
@@ -48,11 +49,11 @@ def test_every_promise_can_be_measured(name: str, watch: Stopwatch) -> None:
     ],
 )
 def test_the_figure_follows_the_default(
-    options: dict[str, object], said: str, watch: Stopwatch, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, object], expected: str, watch: Stopwatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memories, "Memory", partial(nscl.Memory, **options))
     note = catalogue()["step-default"].measure(watch).note
-    assert said in note
+    assert expected in note
     assert str(options["rule"]) in note
 
 
@@ -66,10 +67,10 @@ def test_recall_is_measured_whatever_the_default(
 
 def test_every_turn_has_one_treatment(monkeypatch: pytest.MonkeyPatch) -> None:
     treated: list[object] = []
-    for plan in (Plan, ProximalPlan):
+    for plan in (StepPlan, ProximalPlan):
         monkeypatch.setattr(plan, "treat", lambda self, *_: treated.append(type(self)))
     for memory in (papers_displaced(network.network(), every=3), three_steps()):
-        turn = repeated(guarded(memory), memory.every)
+        turn = repeated(protected(memory), memory.every)
         for _ in range(2):
             treated.clear()
             turn()
@@ -87,7 +88,7 @@ def test_times_are_those_of_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def tick() -> None:
         ticks[0] += 1.0
 
-    monkeypatch.setattr(displacements, "guarded", lambda _: tick)
+    monkeypatch.setattr(displacements, "protected", lambda _: tick)
     monkeypatch.setattr(displacements, "plain", lambda: tick)
     monkeypatch.setitem(timing._CLOCKS, "wall", lambda: ticks[0])
     memory = papers_displaced(network.network(), every=4)
@@ -136,7 +137,7 @@ def test_a_recalled_answer_is_the_networks_own() -> None:
 
 
 def test_both_factors_of_all_layers_are_decomposed() -> None:
-    state = decompositions.undecomposed().analysed(State(), nscl.Penalty(), frobenius=False)
+    state = decompositions.undecomposed().projected(State(), project_by_rule(nscl.Penalty()))
     made = proximal(network.network(), "kronecker")
     assert state.nbytes == made.nbytes  # of full rank, so nothing is left out
     assert decompositions.epochs_of_a_task() == 80

@@ -32,7 +32,7 @@ def run(path: Path, *arguments: str) -> int:
 def test_a_table_and_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path / "new" / "found.json") == 0
     shown = capsys.readouterr().out
-    assert all(said in shown for said in ("good", "NO", "1 of 2 targets met"))
+    assert all(expected in shown for expected in ("good", "NO", "1 of 2 targets met"))
     found = json.loads((tmp_path / "new" / "found.json").read_text())
     assert [figure["name"] for figure in found["figures"]] == ["good", "bad"]
     assert {"torch", "threads", "processor", "load"} <= found["machine"].keys()
@@ -56,7 +56,7 @@ def test_long_figures_wait_to_be_asked(tmp_path: Path) -> None:
     assert names("--only", "long") == ["long"]
 
 
-def test_an_unknown_name_is_told_which_there_are(
+def test_an_unknown_name_gets_a_list_of_the_known_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path / "a.json", "--only", "goood") == 2

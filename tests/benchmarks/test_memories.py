@@ -9,7 +9,7 @@ from torch.optim import SGD
 
 import nscl
 from benchmarks import memories, network
-from nscl.core.kronecker import Kronecker
+from nscl.core.projection.kronecker import Kronecker
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -19,14 +19,14 @@ WEIGHT = "backbone.blocks.7.conv2.weight"
 @pytest.fixture
 def options(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, object]]:
     """With which options memories are made."""
-    said: list[dict[str, object]] = []
+    given_options: list[dict[str, object]] = []
 
     def spy(model: torch.nn.Module, **given: Any) -> nscl.Memory:
-        said.append(given)
+        given_options.append(given)
         return nscl.Memory(model, **given)
 
     monkeypatch.setattr(memories, "Memory", spy)
-    return said
+    return given_options
 
 
 def train(memory: nscl.Memory, steps: int) -> None:

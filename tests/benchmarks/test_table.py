@@ -14,7 +14,9 @@ def shown(figure: Figure) -> str:
 
 def test_a_promise_is_shown_with_its_note() -> None:
     text = shown(Figure("recall", "recall ÷ a pass", 21.0, 20.0, "ms", at_most(1.05), "medians 1"))
-    assert all(said in text for said in ("recall ÷ a pass", "medians 1", "1.05", "≤ 1.05", "yes"))
+    assert all(
+        expected in text for expected in ("recall ÷ a pass", "medians 1", "1.05", "≤ 1.05", "yes")
+    )
 
 
 def test_a_share_of_little_is_not_nothing() -> None:

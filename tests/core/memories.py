@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
 import nscl
-from nscl.core.blocks import weight_matrix
-from nscl.core.inventory import take_inventory
-from nscl.core.symmetric import unpack
+from nscl.core.covariance.packed import unpack
+from nscl.core.model.block import weight_matrix
+from nscl.core.model.inventory import take_inventory
 
 Forward = Callable[[nn.Module], Tensor]
 
@@ -64,8 +64,12 @@ def hooks(model: nn.Module) -> dict[str, dict[str, list[Any]]]:
 
 
 def remembered(memory: nscl.Memory) -> dict[str, Any]:
-    """Everything a memory knows, to be compared with ``same``."""
+    """Everything a memory knows, to be compared with ``same``.
+
+    Digests are left out: they describe the model as it is now.
+    """
     state = memory.state_dict()
+    state["metadata"].pop("digests")
     copied = {name: tensor.clone() for name, tensor in state["tensors"].items()}
     return {"metadata": state["metadata"], "tensors": copied}
 

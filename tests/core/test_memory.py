@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import nscl
+from nscl.core.model.inventory import take_inventory
+from nscl.core.protection import live_state
 from nscl.errors import UnsupportedError
 from tests.core.memories import hooks
 
@@ -157,7 +159,7 @@ CHOICES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_a_choice_that_does_not_exist_is_told_with_those_that_do(name: str) -> None:
+def test_a_choice_that_does_not_exist_is_named_with_those_that_do(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be one of .*not '{CHOICES[name]}'"):
         nscl.Memory(nn.Linear(2, 2), **{name: CHOICES[name]})
 
@@ -183,6 +185,7 @@ def test_options_are_plain_data() -> None:
         "statistics": "update",
         "unsupported": "error",
         "exclude": ["bias"],
+        "rank": None,
         "offload": None,
         "factors": "input",
         "every": 1,
@@ -237,7 +240,7 @@ def test_bytes_are_what_is_held() -> None:
 
 @unprotected
 @pytest.mark.parametrize("rule", EVERY)
-def test_layers_wholly_free_or_wholly_held_are_told(rule: Any) -> None:
+def test_layers_wholly_free_or_wholly_held_are_reported(rule: Any) -> None:
     model = nn.ModuleDict({"silent": nn.Linear(3, 2, bias=False), "busy": nn.Linear(3, 2)})
     memory = nscl.Memory(model, rule=rule)
     old = torch.zeros(9, 3)
@@ -281,3 +284,24 @@ def test_all_options_go_together() -> None:
 def test_a_model_that_cannot_be_protected_is_refused_at_once() -> None:
     with pytest.raises(UnsupportedError, match="no null space is known"):
         nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))
+
+
+@pytest.mark.parametrize("statistics", ["update", "freeze"])
+def test_remember_takes_the_inventory_once(
+    statistics: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    memory = nscl.Memory(model, statistics=statistics)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    memory.protect(optimizer)
+    taken = []
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        taken.append(args)
+        return take_inventory(*args, **kwargs)
+
+    monkeypatch.setattr(live_state, "take_inventory", counting)
+    memory.remember([torch.randn(8, 4)])
+    assert len(taken) == 1
+    memory.report()
+    assert len(taken) == 2

@@ -154,7 +154,7 @@ WIDTHS: dict[str, tuple[Any, Any, Tensor]] = {
 
 
 @pytest.mark.parametrize(("old", "new", "x"), WIDTHS.values(), ids=WIDTHS.keys())
-def test_shapes_that_look_alike_as_matrices_are_told_apart(old: Any, new: Any, x: Tensor) -> None:
+def test_shapes_that_are_alike_as_matrices_are_distinguished(old: Any, new: Any, x: Tensor) -> None:
     memory, model = nscl.Memory.adam_nscl(old()), new()
     memory.remember([x])
     shapes = [str(tuple(m.weight.shape)) for m in (memory.model, model)]

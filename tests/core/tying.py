@@ -24,6 +24,17 @@ class Tied(nn.Module):
         return self.out(self.mix(self.embed(ids)).tanh())
 
 
+class Untaught(nn.Module):
+    """A layer of a type that nscl does not know."""
+
+    def __init__(self, size: int = 4) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(size, size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight
+
+
 def protected_training(model: nn.Module, memory: nscl.Memory, new: Tensor) -> None:
     optimizer = torch.optim.Adam(model.parameters(), 1e-2, weight_decay=0.1)
     with memory.protect(optimizer):

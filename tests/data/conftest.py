@@ -131,7 +131,7 @@ def cifar10_folder(tmp_path: Path) -> Path:
 class Server:
     """A real HTTP server on this machine whose manners can be chosen.
 
-    ``knows_range`` answers 206; ``break_after`` closes the connection after so many bytes of a
+    ``knows_range`` answers 206; ``break_after`` closes the connection after that many bytes of a
     body, ``breaks`` times; ``lie`` sends other bytes of the same length.
     """
 

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nscl.data.augment import apply_crop_flip, draw_crop_flip, normalise
 from nscl.data.batches import Batches
 from nscl.data.errors import CorruptDataError, DataError
-from nscl.data.files import FileSplit, decode_files
+from nscl.data.images.augment import apply_crop_flip, draw_crop_flip, normalise
+from nscl.data.images.files import FileSplit, decode_files
 from nscl.data.tasks import Split
 
 MEAN, STD = (0.25,), (0.5,)

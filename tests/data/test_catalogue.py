@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from nscl.data.canonical import DATASETS
 from nscl.data.catalogue import (
     BENCHMARKS,
     find_benchmark,
     find_dataset,
+    is_own,
     list_benchmarks,
     open_stream,
 )
+from nscl.data.disk.canonical import DATASETS
 from nscl.data.errors import UnknownBenchmarkError
 from nscl.errors import NsclError
 
@@ -20,7 +21,7 @@ def test_every_entry_says_what_it_is() -> None:
     for name, entry in BENCHMARKS.items():
         assert entry.name == name
         assert len(entry.description) > 20
-        assert entry.dataset in DATASETS or entry.variant == "folder"
+        assert entry.dataset in DATASETS or is_own(name)
     assert [entry.name for entry in list_benchmarks() if entry.embedded] == [
         "split-digits-5",
         "permuted-digits",
@@ -58,7 +59,7 @@ def test_datasets_behind_names() -> None:
 
 def test_listing_checking_and_fetching_need_neither_torch_nor_numpy() -> None:
     code = (
-        "import sys, nscl.data, nscl.data.catalogue as c, nscl.data.fetch\n"
+        "import sys, nscl.data, nscl.data.catalogue as c, nscl.data.disk.fetch\n"
         "assert len(c.list_benchmarks()) > 8 and nscl.data.list_benchmarks\n"
         "heavy = {'torch', 'numpy', 'PIL', 'sklearn'} & set(sys.modules)\n"
         "assert not heavy, heavy"
@@ -79,10 +80,10 @@ def test_every_public_name_can_be_had() -> None:
 def test_the_facts_are_well_formed() -> None:
     for dataset in DATASETS.values():
         assert len(dataset.mean) == len(dataset.std)
-        sums = [item.md5 for item in dataset.downloads]
-        sums += [form.md5 for form in dataset.forms if form.md5]
-        sums += [md5 for form in dataset.forms for _, md5 in form.files if md5]
-        assert all(len(md5) == 32 and int(md5, 16) for md5 in sums)
+        sums = [item.checksum for item in dataset.downloads]
+        sums += [form.checksum for form in dataset.forms if form.checksum]
+        sums += [checksum for form in dataset.forms for _, checksum in form.files if checksum]
+        assert all(len(value) in (32, 64) and int(value, 16) for value in sums)
         for item in dataset.downloads:
             # What is fetched must be something that is found.
             places = {str(Path(f.path, n)) for f in dataset.forms for n, _ in f.files}

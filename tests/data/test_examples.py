@@ -1,14 +1,12 @@
-"""Every example in docs/data.md and in the docstrings is run."""
+"""Every example in docs/data.md is run; pytest itself runs those of the docstrings."""
 
 import doctest
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "data.md"
-MODULES = ("augment", "batches", "catalogue", "episodic", "fetch", "pools", "splitting", "streams")
 
 
 def run(test: doctest.DocTest) -> int:
@@ -29,12 +27,3 @@ def test_the_document(picture_folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert run(test) > 0
         names.update(test.globs)
     assert len(blocks) >= 8
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str) -> None:
-    module = importlib.import_module(f"nscl.data.{name}")
-    tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]
-    assert tests
-    for test in tests:
-        run(test)

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from nscl.data.canonical import DATASETS, Dataset
 from nscl.data.catalogue import open_stream
-from nscl.data.errors import CorruptDataError, DataError, MissingDataError
-from nscl.data.files import FileSplit
+from nscl.data.disk.canonical import DATASETS, Dataset
+from nscl.data.errors import CorruptDataError, DataError, DataNotFoundError
+from nscl.data.images.files import FileSplit
 
 
 def without_checksums(dataset: Dataset) -> Dataset:
     """Small fakes cannot have the published MD5s."""
     forms = tuple(
-        dataclasses.replace(form, md5=None, files=tuple((name, None) for name, _ in form.files))
+        dataclasses.replace(
+            form, checksum=None, files=tuple((name, None) for name, _ in form.files)
+        )
         for form in dataset.forms
     )
     return dataclasses.replace(dataset, forms=forms)
@@ -78,7 +80,7 @@ def test_domain_streams_have_the_same_classes_under_other_changes(name: str) -> 
 def test_wrong_options_are_named() -> None:
     for options, complaint in (
         ({"tasks": 3}, "choose a number of tasks from 1, 2, 5, 10"),
-        ({"size": 0}, "size 0"),
+        ({"size": 0}, "size must be a positive number, not 0"),
         ({"scenario": "class"}, "'task' or 'domain'"),
         ({"order": "odd"}, "'natural' or 'random'"),
     ):
@@ -133,7 +135,7 @@ def test_tinyimagenet_is_decoded_once_and_says_that_it_is_a_part(tiny_tree: Path
 
 
 def test_missing_data_say_how_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match="`nscl data fetch split-cifar100-20`"):
+    with pytest.raises(DataNotFoundError, match="`nscl data fetch split-cifar100-20`"):
         open_stream("split-cifar100-20", data_dir=tmp_path)
 
 
@@ -149,7 +151,7 @@ def test_a_folder_of_pictures(picture_folder: Path) -> None:
 
 
 def test_a_folder_needs_a_number_of_tasks(picture_folder: Path) -> None:
-    with pytest.raises(DataError, match=r"how many tasks .* is split \(--tasks\): 1, 2, 4$"):
+    with pytest.raises(DataError, match=r"number of tasks of .* \(--tasks\): 1, 2, 4$"):
         open_stream(f"folder:{picture_folder}")
 
 

@@ -41,7 +41,7 @@ def test_defaults() -> None:
     assert stream.std == pytest.approx(pixels.std((0, 2, 3), correction=0).tolist())
 
 
-def test_everything_can_be_said() -> None:
+def test_every_setting_can_be_given() -> None:
     stream = stream_from_datasets(
         TRAIN,
         TEST,

@@ -10,8 +10,8 @@ from nscl.results import Result, RunDirectory
 from tests.runs import small
 
 
-def job(out: Path, label: str = "finetune", **said: Any) -> Job:
-    return Job(small("finetune", out, **said), label)
+def job(out: Path, label: str = "finetune", **given: Any) -> Job:
+    return Job(small("finetune", out, **given), label)
 
 
 def write_metrics(made: Job, records: list[dict[str, Any]]) -> None:
@@ -49,8 +49,10 @@ def finish(made: Job, rows: list[list[float]], seconds: float, stores: str = "no
 
 
 def epoch(task: int, number: int, seconds: float) -> dict[str, Any]:
-    return {"kind": "epoch", "task": task, "epoch": number, "seconds": seconds}
+    return {"kind": "epoch", "task": task, "phase": "train", "epoch": number, "steps": 1,
+            "seconds": seconds}  # fmt: skip
 
 
 def task_end(task: int, acc: float, seconds: float) -> dict[str, Any]:
-    return {"kind": "task", "task": task, "acc": acc, "bwt": -1.0, "seconds": seconds}
+    return {"kind": "task", "task": task, "accuracies": [acc] * (task + 1), "acc": acc,
+            "bwt": -1.0, "seconds": seconds}  # fmt: skip

@@ -32,9 +32,9 @@ def test_commands_of_the_guide_are_accepted(
         raise Reached
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("nscl.cli.many.check_data", lambda *_: None)
+    monkeypatch.setattr("nscl.cli.many_runs.run_many.check_data", lambda *_: None)
     monkeypatch.setattr("nscl.engines.plan.check_data", lambda *_: None)
-    monkeypatch.setattr("nscl.cli.many.execute", stop)
+    monkeypatch.setattr("nscl.cli.many_runs.run_many.execute", stop)
     monkeypatch.setattr("nscl.engines.execute.execute", stop)
     words = shlex.split(command.replace("experiments/", f"{ROOT}/experiments/"))
     with pytest.raises(Reached):

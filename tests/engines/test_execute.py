@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nscl.engines import waiting
-from nscl.engines.board import Board
-from nscl.engines.execute import execute
+from nscl.engines.display.board import Board
+from nscl.engines.execute import PlanOutcome, execute
 from nscl.engines.job import Ending, Job
 from nscl.engines.summary import summarise
-from nscl.training.interrupt import InterruptedRunError
+from nscl.training.process.interrupt import InterruptedRunError
 from tests.engines.jobs import finish, job
 
 
@@ -112,20 +111,6 @@ def test_a_run_of_another_process_comes_last_and_its_result_counts(tmp_path: Pat
     assert engine.started == [*jobs, jobs[1]]  # no attempt while the lock's file was there
 
 
-def test_a_lock_whose_holder_was_killed_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting, "PATIENCE", 0.3)
-    made = job(tmp_path)
-    lock(made)
-    queue = waiting.Waiting([made])
-    assert queue.next() is made
-    queue.put_back(made)
-    assert queue.next() is None
-    time.sleep(0.3)
-    assert queue.next() is made
-
-
 def test_one_interrupt_ends_the_waiting_for_another_process(tmp_path: Path) -> None:
     made = job(tmp_path)
     lock(made)
@@ -149,3 +134,11 @@ def test_a_result_that_cannot_be_read_is_a_trouble_of_its_own(tmp_path: Path) ->
     assert (board.count("failed"), board.count("done")) == (1, 2)
     (row,) = summarise(jobs)
     assert row.seeds == (1,)
+
+
+def test_exit_codes(tmp_path: Path) -> None:
+    made = job(tmp_path)
+    done, failed = Ending(made, "done"), Ending(made, "failed", "x")
+    assert PlanOutcome((done,)).exit_code == 0
+    assert PlanOutcome((done, failed)).exit_code == 2
+    assert PlanOutcome((done, failed), signal=2).exit_code == 130

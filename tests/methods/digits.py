@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from nscl.results import Result
+from nscl.training.config.build import build_config
 from nscl.training.experiment import run
-from nscl.training.prepare import build_config
 
 
 @cache
 def backward_transfer(method: str) -> tuple[float, ...]:
     """BWT of seeds 0–2 on ``split-digits-5``, preset quick, three of its ten epochs for time."""
     with tempfile.TemporaryDirectory() as folder:
-        said: dict[str, Any] = {"method": method, "out": Path(folder), "optim": {"epochs": 3}}
-        results = [run(build_config("split-digits-5", {**said, "seed": s})) for s in range(3)]
+        given: dict[str, Any] = {"method": method, "out": Path(folder), "optim": {"epochs": 3}}
+        results = [run(build_config("split-digits-5", {**given, "seed": s})) for s in range(3)]
     return tuple(result.bwt for result in results)
 
 

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nscl.data.augment import normalise
+from nscl.data.images.augment import normalise
 from nscl.data.tasks import Split, Task, TaskStream
 from nscl.methods.base import Batch, Lab, Method, Phase
-from nscl.methods.replay import Replay
+from nscl.methods.replay.base import Replay
 from nscl.models.heads import MultiHead, SingleHead, TaskModel
-from nscl.models.mlp import MLP
+from nscl.models.networks.mlp import MLP
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,11 @@ class Steps:
 
 def trained(kind: type[Method], tasks: int, widths: Sequence[int], **options: Any) -> Steps:
     """A method that has learned some tasks and stands at the beginning of the next."""
-    room = lab(widths, backbone=DoubleMLP(16, width=8), scenario=options.pop("scenario", "task"))
-    room.model.double()
-    method = kind(room, kind.options_type(**{"per_class": 4, **options}))
+    small_lab = lab(
+        widths, backbone=DoubleMLP(16, width=8), scenario=options.pop("scenario", "task")
+    )
+    small_lab.model.double()
+    method = kind(small_lab, kind.options_type(**{"per_class": 4, **options}))
     for task in range(tasks):
         steps = Steps(method, task)
         for start in (0, 10, 20, 30) * 5:
@@ -140,9 +142,9 @@ class Normed(nn.Sequential):
 
 def normed(kind: type[Replay], **options: Any) -> Steps:
     """A fourth task's beginning with batch norm, whose running statistics are still untouched."""
-    room = lab((2, 2, 2, 2), backbone=Normed())
-    room.model.train()
-    method = kind(room, kind.options_type(**options))
+    small_lab = lab((2, 2, 2, 2), backbone=Normed())
+    small_lab.model.train()
+    method = kind(small_lab, kind.options_type(**options))
     for task in range(3):
         method.end_task(task)
     return Steps(method, 3)

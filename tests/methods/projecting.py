@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from nscl.methods.base import Batch, Method, Phase
-from nscl.training.device import Ranks
 from nscl.training.experiment import run
+from nscl.training.process.device import Ranks
 from nscl.training.setup import Setup
 from tests.runs import small
 
@@ -24,9 +24,9 @@ CONVNET = {"model": {"name": "convnet", "width": 4}}
 DOMAIN = {"data": {"scenario": "domain"}}
 
 
-def build(method: str, out: Path, **said: Any) -> Setup:
+def build(method: str, out: Path, **given: Any) -> Setup:
     """A method with its stream, network and loaders, before its first step."""
-    return Setup.build(small(method, out, **said), Ranks())
+    return Setup.build(small(method, out, **given), Ranks())
 
 
 def train(method: Method, task: int, *, steps: int = 30, phase: Phase | None = None) -> None:
@@ -58,9 +58,9 @@ def features(method: Method, task: int) -> Tensor:
     return found
 
 
-def shift(name: str, out: Path, **said: Any) -> float:
+def shift(name: str, out: Path, **given: Any) -> float:
     """How far features of the first task move, relatively, while the second one is learned."""
-    setup = build(name, out, **said)
+    setup = build(name, out, **given)
     method = setup.method
     try:
         setup.loaders.task = 0
@@ -79,14 +79,14 @@ def shift(name: str, out: Path, **said: Any) -> float:
 @cache
 def bwt(method: str, options: tuple[tuple[str, Any], ...] = ()) -> float:
     """Mean BWT of three seeds on three tasks of the digits, preset quick but for its length."""
-    said = {"optim": {"epochs": 4, "batch_size": 16}, "options": dict(options)}
+    given = {"optim": {"epochs": 4, "batch_size": 16}, "options": dict(options)}
     with TemporaryDirectory() as out:
-        return mean(run(small(method, Path(out), seed=s, **said)).bwt for s in range(3))
+        return mean(run(small(method, Path(out), seed=s, **given)).bwt for s in range(3))
 
 
-def metrics(method: str, out: Path, **said: Any) -> list[dict[str, float]]:
+def metrics(method: str, out: Path, **given: Any) -> list[dict[str, float]]:
     """The method's own figures after each epoch of a small run."""
-    result = run(small(method, out, **said))
+    result = run(small(method, out, **given))
     lines = (out / result.directory / "metrics.jsonl").read_text().splitlines()
     return [
         {k.removeprefix("method/"): v for k, v in record.items() if k.startswith("method/")}
@@ -113,12 +113,12 @@ class KillIn:
             raise Killed
 
 
-def check_resumes(method: str, out: Path, *, phase: str, **said: Any) -> None:
+def check_resumes(method: str, out: Path, *, phase: str, **given: Any) -> None:
     """Kill a run in a phase of its second task; resumed, it ends as if nothing had happened."""
-    whole = run(small(method, out / "whole", **said))
+    whole = run(small(method, out / "whole", **given))
     with pytest.raises(Killed):
-        run(small(method, out / "broken", **said), display=KillIn(1, phase))
-    resumed = run(small(method, out / "broken", **said))
+        run(small(method, out / "broken", **given), display=KillIn(1, phase))
+    resumed = run(small(method, out / "broken", **given))
     assert resumed.accuracy == whole.accuracy
     assert resumed.steps == whole.steps
     logs = [

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from nscl.methods.base import Batch, Method, Phase
-from nscl.training.device import Ranks
+from nscl.training.process.device import Ranks
 from nscl.training.setup import Setup
 from tests.runs import small
 
 
-def made(method: str, tmp_path: Path, **said: Any) -> Setup:
+def made(method: str, tmp_path: Path, **given: Any) -> Setup:
     """Everything a run of the digits would begin with; nothing is written."""
-    return Setup.build(small(method, tmp_path, **said), Ranks())
+    return Setup.build(small(method, tmp_path, **given), Ranks())
 
 
 def batch_of(setup: Setup, task: int, size: int = 8, *, draw: int = 0) -> Batch:

@@ -21,8 +21,8 @@ OPTIONS = {
 
 
 def test_it_is_another_precision(tmp_path: Path) -> None:
-    said = {"data": {"first": 1}, "optim": {"epochs": 1}}
-    runs = [run(small("finetune", tmp_path, precision=p, **said)) for p in ("fp32", "bf16")]
+    given = {"data": {"first": 1}, "optim": {"epochs": 1}}
+    runs = [run(small("finetune", tmp_path, precision=p, **given)) for p in ("fp32", "bf16")]
     losses = [last_epoch(tmp_path, result)["loss"] for result in runs]
     assert losses[0] != losses[1] == pytest.approx(losses[0], rel=0.05)
 
@@ -41,7 +41,7 @@ def test_it_trains_two_tasks_and_every_figure_is_finite(method: str, tmp_path: P
     result = run(config)
     assert result.accuracy.rows[0][0] > 80  # of the first task: it has learned
     assert result.acc > 60
-    told = read_metrics(tmp_path / result.directory / "metrics.jsonl")
-    figures = [v for line in told for v in line.values() if isinstance(v, float)]
+    found = read_metrics(tmp_path / result.directory / "metrics.jsonl")
+    figures = [v for line in found for v in line.values() if isinstance(v, float)]
     assert figures
     assert all(math.isfinite(v) for v in figures)

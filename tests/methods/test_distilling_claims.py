@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from nscl.training.config.build import build_config
 from nscl.training.experiment import run
-from nscl.training.prepare import build_config
 from tests.quick_runs import QuickRuns
 from tests.runs import SMALL
 
@@ -43,7 +43,7 @@ def test_it_works_with_pictures_of_ones_own(
     method: str, in_memory: bool, pictures: Path, tmp_path: Path
 ) -> None:
     pool = {} if method == "lwf" else {"pool": "procedural", "pool_size": 20}
-    said = {
+    given = {
         **SMALL,
         "method": method,
         "out": tmp_path,
@@ -52,5 +52,5 @@ def test_it_works_with_pictures_of_ones_own(
         "optim": {"epochs": 1, "batch_size": 8},
         "model": {"name": "mlp", "width": 8},
     }
-    result = run(build_config(f"folder:{pictures}", said))
+    result = run(build_config(f"folder:{pictures}", given))
     assert result.accuracy.tasks == 2

@@ -29,7 +29,9 @@ def test_all_heads_answer_side_by_side() -> None:
     model, features = network(), some_features()
     heads = OldHeads(model, 3, learn=False)
     assert heads.tasks == 3
-    assert torch.allclose(heads.logits(features), one_by_one(model, features, 3), rtol=1e-14)
+    truth = one_by_one(model, features, 3)
+    assert torch.allclose(heads.logits(features), truth, rtol=1e-14)
+    assert torch.allclose(model.side_by_side(features, range(3)), truth, rtol=1e-14)
 
 
 def test_in_a_mixed_batch_only_the_own_head_answers() -> None:

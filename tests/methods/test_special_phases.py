@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nscl.training.checkpoint import Place
-from nscl.training.display import Quiet
+from nscl.training.display.display import Quiet
 from nscl.training.experiment import run
-from nscl.training.interrupt import InterruptedRunError
+from nscl.training.process.interrupt import InterruptedRunError
 from tests.runs import small
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -34,9 +34,9 @@ PHASES = [
 
 
 def config(method: str, out: Path) -> Any:
-    said = {"optim": {"epochs": 2, "batch_size": 64}, "model": {"name": "convnet", "width": 4}}
+    given = {"optim": {"epochs": 2, "batch_size": 64}, "model": {"name": "convnet", "width": 4}}
     tasks = 3 if method == "muc-mas" else 2  # it has nothing to do after the last
-    return small(method, out, options=OPTIONS[method], data={"first": tasks}, **said)
+    return small(method, out, options=OPTIONS[method], data={"first": tasks}, **given)
 
 
 class Killed(BaseException):

@@ -20,8 +20,8 @@ from torch.utils.flop_counter import flop_registry
 
 import nscl.training.setup
 from nscl.methods import METHODS
-from nscl.training.device import Ranks
 from nscl.training.loop import EpochLoop
+from nscl.training.process.device import Ranks
 from nscl.training.setup import Setup
 from tests.methods.labs import stream
 from tests.runs import small
@@ -145,8 +145,8 @@ def steps(
     monkeypatch.setattr(nscl.training.setup, "open_stream", lambda *args, **options: tiny)
     network = "convnet" if method == "instaparam" else "mlp"  # it has kernels to choose from
     model, optim = {"name": network, "width": WIDTH}, {"epochs": 1, "batch_size": 10}
-    said = {"options": options, "model": model, "optim": optim}
-    setup = Setup.build(small(method, tmp_path, data={"first": TASKS}, **said), Ranks())
+    given = {"options": options, "model": model, "optim": optim}
+    setup = Setup.build(small(method, tmp_path, data={"first": TASKS}, **given), Ranks())
     found: dict[str, list[Cost]] = defaultdict(list)
     for task in range(TASKS):
         for name, cost in _learn(setup, task):
@@ -214,7 +214,7 @@ def test_where_every_head_is_asked_only_the_heads_numbers_grow(
 ) -> None:
     """The same operations; each yields, for a further head, its logits or its parameters more."""
     # Whether A-GEM has anything to correct is the data's affair: here it always has.
-    monkeypatch.setattr("nscl.methods.a_gem.reference_weight", lambda products: 1.0)
+    monkeypatch.setattr("nscl.methods.replay.a_gem.reference_weight", lambda products: 1.0)
     grew = False
     for step in steps(*EVERY_HEAD[name], tmp_path, monkeypatch):
         first, images = step.first, max(step.first.images)

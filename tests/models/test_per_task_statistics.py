@@ -1,14 +1,13 @@
 """BatchNorm statistics over tasks, against a network that never had the others."""
 
 import copy
-import doctest
 
 import pytest
 import torch
 from torch import nn
 
 from nscl.errors import ModelMismatchError
-from nscl.models import ModelError, NormStatistics, per_task_statistics
+from nscl.models import ModelError, NormStatistics
 from nscl.models.norms import layers_with_statistics
 
 
@@ -273,9 +272,3 @@ def test_mistakes_are_answered():
         statistics.end_task(0)
     with pytest.raises(ModelError, match="are closed"), statistics.for_task(0):
         pytest.fail("closed statistics were used")
-
-
-def test_examples_in_the_documentation_run():
-    failed, tried = doctest.testmod(per_task_statistics)
-    assert tried > 0
-    assert failed == 0

@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+TIP = "#vg-tooltip-element"
+# What Vega makes of lines, points, heat maps and their cells.
+LINE, POINT, MAP = ".mark-line path[aria-label]", ".mark-symbol path", ".cell .mark-rect"
+CELL, NUMBER = f"{MAP} path", ".cell .mark-text.role-mark text"
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -58,7 +62,7 @@ def find_all(driver: Any, selector: str) -> list[Any]:
 
 def methods(driver: Any) -> list[str]:
     """Visible rows of the results table."""
-    rows = find_all(driver, ".results tbody th")
+    rows = find_all(driver, ".results tbody th[scope=row]")
     return [row.get_attribute("data-value") for row in rows if row.is_displayed()]
 
 
@@ -72,11 +76,28 @@ def hover(driver: Any, element: Any) -> str:
         element,
     )
     ActionChains(driver).move_to_element(element).perform()
-    wait(lambda: find(driver, "#tip").is_displayed())
-    return str(find(driver, "#tip").text)
+    wait(lambda: [tip for tip in find_all(driver, TIP) if tip.is_displayed()])
+    return tip(driver)
 
 
-def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+def tip(driver: Any) -> str:
+    return str(find(driver, TIP).text)
+
+
+def drawn(driver: Any) -> Any:
+    """The page as soon as Vega has drawn all charts."""
+    count = "return [document.readyState, ...['[data-chart]', '[data-chart] svg.marks'].map("
+    count += "(selector) => document.querySelectorAll(selector).length)]"
+
+    def finished() -> bool:
+        state, charts, pictures = driver.execute_script(count)
+        return bool(state == "complete" and charts == pictures)
+
+    wait(finished)
+    return driver
+
+
+def wait(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -84,5 +105,5 @@ def wait(condition: Callable[[], Any], seconds: float = 60.0) -> None:
 
 
 def lines(driver: Any, chart: str = "acc") -> list[str]:
-    found = find_all(driver, f'[data-chart="{chart}"] path.line')
-    return [line.get_attribute("data-series") for line in found]
+    found = find_all(driver, f'[data-chart="{chart}"] {LINE}')
+    return [line.get_attribute("aria-label") for line in found]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nscl.reporting import Written, write_report
+from nscl.reporting import Section, Written, gather, sections, write_report
 from tests.reporting.browsing import opened
 from tests.reporting.making import laboratory
 
@@ -14,6 +14,12 @@ from tests.reporting.making import laboratory
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return laboratory(tmp_path_factory.mktemp("lab") / "runs")
+
+
+@pytest.fixture(scope="session")
+def section(lab: Path) -> Section:
+    (found,) = sections(gather([lab]).runs)
+    return found
 
 
 @pytest.fixture(scope="session")

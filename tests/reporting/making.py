@@ -8,7 +8,7 @@ import numpy as np
 
 from nscl.metrics import AccuracyMatrix
 from nscl.results import MetricsLog, Result, RunDirectory
-from nscl.results import spectra as spectra_file
+from nscl.results.records import spectra as spectra_file
 
 TASKS, EPOCHS = 4, 3
 
@@ -66,6 +66,7 @@ def make_run(
     layers: dict[str, int] | None = None,
     settings: dict[str, Any] | None = None,
     label: str | None = None,
+    environment: dict[str, Any] | None = None,
     **options: Any,
 ) -> RunDirectory:
     whole = {**config(method, seed, **options), "benchmark": benchmark, **(settings or {})}
@@ -77,7 +78,7 @@ def make_run(
         method=method,
         seed=seed,
         config=whole,
-        environment={"threads": 1} | ({"label": label} if label else {}),
+        environment={"threads": 1} | (environment or {}) | ({"label": label} if label else {}),
     )
     accuracy = matrix(method, seed, tasks)
     with MetricsLog(run.metrics_path) as log:

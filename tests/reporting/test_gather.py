@@ -26,7 +26,7 @@ def test_a_run_a_folder_a_folder_of_folders_and_a_result_file(tmp_path: Path) ->
     assert names(first.path, first.path.parent, first.path) == [first.name]
 
 
-def test_a_copy_of_a_run_counts_once_and_is_told(tmp_path: Path) -> None:
+def test_a_copy_of_a_run_counts_once_and_is_reported(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs")
     shutil.copytree(run.path, tmp_path / "copies" / run.name)
     found = gather([tmp_path])
@@ -42,7 +42,7 @@ def test_what_does_not_exist_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("damage", ["result.json", "metrics.jsonl", "config.json"])
-def test_a_damaged_run_is_told_and_the_others_are_read(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_run_is_reported_and_the_others_are_read(tmp_path: Path, damage: str) -> None:
     good = make_run(tmp_path, "finetune", 0)
     bad = make_run(tmp_path, "finetune", 1)
     (bad.path / damage).write_text("{\n")
@@ -52,23 +52,26 @@ def test_a_damaged_run_is_told_and_the_others_are_read(tmp_path: Path, damage: s
     assert damage in found.skipped[0].reason
 
 
-def test_foreign_records_are_told(tmp_path: Path) -> None:
+def test_foreign_records_are_reported(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    run.metrics_path.write_text('{"kind": "epoch", "task": "one"}\n')
-    assert "record 1 is not one of a run: task is 'one'" in gather([tmp_path]).skipped[0].reason
+    run.metrics_path.write_text(
+        run.metrics_path.read_text().replace('"task": 0', '"task": "one"', 1)
+    )
+    reason = gather([tmp_path]).skipped[0].reason
+    assert "line 1: task must be a valid integer, got 'one'" in reason
 
 
-def test_an_epoch_without_its_phase_is_told(tmp_path: Path) -> None:
+def test_an_epoch_without_its_phase_is_reported(tmp_path: Path) -> None:
     good = make_run(tmp_path, "gem")
     bad = make_run(tmp_path)
     bad.metrics_path.write_text(bad.metrics_path.read_text().replace('"phase": "train", ', "", 1))
     found = gather([tmp_path])
     assert [run.name for run in found.runs] == [good.name]
-    assert "record 1 is not one of a run: phase is None" in found.skipped[0].reason
+    assert "line 1 is incomplete: it lacks phase" in found.skipped[0].reason
 
 
 @pytest.mark.parametrize("losses", ["null", "[0.1, null]", "[NaN]", "[Infinity]", "0.5"])
-def test_losses_that_are_no_numbers_are_told(tmp_path: Path, losses: str) -> None:
+def test_losses_that_are_no_numbers_are_reported(tmp_path: Path, losses: str) -> None:
     good = make_run(tmp_path, "gem", tracked=2)
     bad = make_run(tmp_path, tracked=2)
     lines = bad.metrics_path.read_text().splitlines()
@@ -76,7 +79,7 @@ def test_losses_that_are_no_numbers_are_told(tmp_path: Path, losses: str) -> Non
     bad.metrics_path.write_text("\n".join(lines) + "\n")
     found = gather([tmp_path])
     assert [run.name for run in found.runs] == [good.name]
-    assert "record 2 is not one of a run: old_losses is " in found.skipped[0].reason
+    assert "line 2: old_losses" in found.skipped[0].reason
 
 
 def test_an_unfinished_run_shows_its_tasks_so_far(tmp_path: Path) -> None:
@@ -106,7 +109,7 @@ def test_the_same_seed_twice_counts_once(tmp_path: Path) -> None:
     assert [run.name for run in section.twins] == [plain.name]
 
 
-def test_what_is_not_alike_is_told(tmp_path: Path) -> None:
+def test_what_is_not_alike_is_reported(tmp_path: Path) -> None:
     make_run(tmp_path, "finetune")
     make_run(tmp_path, "gem", settings={"bn_stats": "frozen"})
     (section,) = sections(gather([tmp_path]).runs)

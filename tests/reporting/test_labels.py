@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from nscl.reporting import gather, sections
-from nscl.reporting.formats import notes
-from nscl.reporting.tables import make_table
+from nscl.reporting.tables.notes import notes
+from nscl.reporting.tables.rows import make_table
 from tests.reporting.making import make_run
 from tests.reporting.plans import make_plan
 
@@ -21,7 +21,7 @@ def test_variants_are_called_as_their_plan_calls_them(tmp_path: Path) -> None:
     assert called(tmp_path)[:2] == ["finetune", "adam-nscl"]
 
 
-def test_without_names_only_what_is_unusual_is_told(tmp_path: Path) -> None:
+def test_without_names_only_what_is_unusual_is_reported(tmp_path: Path) -> None:
     names = make_plan(tmp_path, named=False)
     found = called(tmp_path)
     assert len(set(found)) == len(found) == len(names)
@@ -30,10 +30,10 @@ def test_without_names_only_what_is_unusual_is_told(tmp_path: Path) -> None:
     assert "adam-nscl (acts_on=displacement, alpha=300, rule=ridge)" in found
     assert max(map(len, found)) < 60
     (section,) = sections(gather([tmp_path]).runs)
-    (told,) = [note for note in notes(make_table(section)) if note.startswith("Unless said: ")]
-    assert "adam-nscl: " in told
-    assert "a=30" in told
-    assert "finetune" not in told
+    (shown,) = [note for note in notes(make_table(section)) if note.startswith("Common settings: ")]
+    assert "adam-nscl: " in shown
+    assert "a=30" in shown
+    assert "finetune" not in shown
 
 
 def test_a_grid_has_no_usual_value(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_grid_has_no_usual_value(tmp_path: Path) -> None:
         for norms in ("ewc", "freeze"):
             make_run(tmp_path, "adam-nscl", a=a, norms=norms)
     assert called(tmp_path)[0] == "adam-nscl (a=10, norms=ewc)"
-    assert sections(gather([tmp_path]).runs)[0].unless_said == ()
+    assert sections(gather([tmp_path]).runs)[0].common_settings == ()
 
 
 def test_an_earlier_seed_without_a_name_shares_its_series(tmp_path: Path) -> None:

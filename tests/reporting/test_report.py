@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from nscl.reporting import ReportError, Written, gather, sections, write_report
-from nscl.reporting.missing import SPECTRAL
-from nscl.reporting.page import render
-from nscl.results import spectra as spectra_file
+from nscl.reporting.page.html import render
+from nscl.reporting.plot_data.missing import SPECTRAL
+from nscl.results.records import spectra as spectra_file
 from tests.reporting.making import make_run
 
 FIGURES = {
@@ -113,13 +113,13 @@ def test_names_that_become_one_are_numbered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["empty", "eigenvalues", "weights", "truncated"])
-def test_damaged_spectra_are_told_and_the_rest_is_shown(tmp_path: Path, damage: str) -> None:
+def test_damaged_spectra_are_reported_and_the_rest_is_shown(tmp_path: Path, damage: str) -> None:
     good = make_run(tmp_path / "runs", "connector", tasks=2, layers={"one": 5})
     bad = make_run(tmp_path / "runs", "adam-nscl", tasks=2, layers={"one": 5})
     damage_spectra(bad.spectra_path, damage)
     written = write_report([good.path, bad.path], tmp_path / "report")
-    told = {figure.name: figure.reason for _, figure in written.left_out}
-    assert bad.name in told["spectra of adam-nscl"]
+    shown = {figure.name: figure.reason for _, figure in written.left_out}
+    assert bad.name in shown["spectra of adam-nscl"]
     assert any("residual-energy-1-connector" in name for name in written.files)
     assert "spectra of adam-nscl" in written.page.read_text()
     (section,) = sections(gather([good.path, bad.path]).runs)

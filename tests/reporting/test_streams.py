@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nscl.reporting import gather, make_table, sections, write_report
-from nscl.reporting.formats import csv_tables, markdown
-from nscl.reporting.page import render
+from nscl.reporting.page.html import render
+from nscl.reporting.tables.formats import csv_tables, markdown
 from tests.reporting.making import make_run
 
 WHOLE: dict[str, Any] = {"order": "natural", "order_seed": 0, "first": None, "scenario": None}

@@ -40,8 +40,8 @@ def test_what_is_no_run_is_listed_with_its_reason(tmp_path, make_run):
     found = find_runs([root, tmp_path / "empty", tmp_path / "gone", tmp_path / "a**b"])
     assert [run.name for run in found.runs] == [good.name]
     reasons = {skipped.path.name: skipped.reason for skipped in found.skipped}
-    assert reasons.pop(broken.name).endswith("double quotes: line 1 column 2 (char 1)")
-    assert "benchmark is no str" in reasons.pop(edited.name)
+    assert reasons.pop(broken.name).endswith("start the run again")
+    assert "config.json is incomplete: it lacks benchmark" in reasons.pop(edited.name)
     assert reasons == {
         "notes.txt": "is a file, not the folder of a run",
         "other": "has no config.json",

@@ -1,14 +1,15 @@
 """One process per run, also when processes die."""
 
+import fcntl
 import os
 import signal
 import socket
+import threading
 import time
 
 import pytest
 
 from nscl.results import RunLock, RunLockedError, WriteError
-from nscl.results import lock as lock_module
 
 HOLD = """
 import sys, time
@@ -85,6 +86,44 @@ def test_one_process_cannot_hold_it_twice(tmp_path):
     lock.release()
 
 
+def test_threads_of_one_process_exclude_each_other(tmp_path):
+    """Each with an object of its own, as `nscl.run` makes it."""
+    counter, failures = tmp_path / "counter", []
+    counter.write_text("0")
+
+    def count():
+        done = 0
+        while done < 20:
+            try:
+                with RunLock(tmp_path / ".lock"):
+                    number = int(counter.read_text())
+                    time.sleep(0.0005)
+                    counter.write_text(str(number + 1))
+                    done += 1
+            except RunLockedError:
+                time.sleep(0.0005)
+            except Exception as problem:
+                failures.append(problem)
+                return
+
+    threads = [threading.Thread(target=count) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert counter.read_text() == "60"
+
+
+def test_another_thread_sees_that_it_is_held(tmp_path):
+    seen = []
+    with RunLock(tmp_path / ".lock") as lock:
+        thread = threading.Thread(target=lambda: seen.append(lock.held))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
 def test_an_exception_gives_it_back(tmp_path):
     with pytest.raises(ZeroDivisionError), RunLock(tmp_path / ".lock"):
         raise ZeroDivisionError
@@ -94,14 +133,14 @@ def test_an_exception_gives_it_back(tmp_path):
 
 def test_a_place_that_cannot_hold_a_lock_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError, match=r"cannot write .*\.lock: Not a directory"):
+    with pytest.raises(WriteError, match=r"cannot write .*\.lock: File exists"):
         RunLock(tmp_path / "file" / ".lock").acquire()
 
 
 def test_a_lock_file_without_a_name_still_refuses(tmp_path):
     with RunLock(tmp_path / ".lock") as lock:
         lock.path.write_text("")
-        with pytest.raises(RunLockedError, match="has not said its name yet"):
+        with pytest.raises(RunLockedError, match="has not written its name yet"):
             RunLock(tmp_path / ".lock").acquire()
 
 
@@ -109,13 +148,14 @@ def test_a_file_removed_between_open_and_lock_is_no_lock(tmp_path, monkeypatch):
     """The former holder leaves at the worst moment: the file just opened is no longer the one."""
     first, second = RunLock(tmp_path / ".lock"), RunLock(tmp_path / ".lock")
     first.acquire()
-    flock = lock_module._flock
+    flock = fcntl.flock
 
-    def leave_then_lock(descriptor, path):
+    def leave_then_lock(descriptor, operation):
+        monkeypatch.setattr(fcntl, "flock", flock)
         first.release()
-        flock(descriptor, path)
+        flock(descriptor, operation)
 
-    monkeypatch.setattr(lock_module, "_flock", leave_then_lock)
+    monkeypatch.setattr(fcntl, "flock", leave_then_lock)
     with second, pytest.raises(RunLockedError):
         RunLock(tmp_path / ".lock").acquire()
     assert list(tmp_path.iterdir()) == []

@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nscl.results import RunDirectory
+from nscl.results import ConfigFile, RunDirectory
 from nscl.training import experiment
-from nscl.training.config import RunConfig
-from nscl.training.device import Ranks
-from nscl.training.display import Quiet
-from nscl.training.interrupt import InterruptedRunError
+from nscl.training.config.schema import RunConfig
+from nscl.training.display.display import Quiet
+from nscl.training.process.device import Ranks
+from nscl.training.process.interrupt import InterruptedRunError
 from nscl.training.setup import Setup
 from tests.runs import small
 
@@ -109,16 +109,16 @@ def check_sharing(ranks: Ranks) -> None:
 
 def check_folder(out: Path) -> None:
     """The first rank makes it, however long that takes; the others find it whole."""
-    create = RunDirectory.create
+    start = RunDirectory.start
 
-    def slow(folder: Path, **about: Any) -> RunDirectory:
+    def slow(directory: RunDirectory, new: ConfigFile) -> None:
         if dist.get_rank() == 0:
             time.sleep(0.3)
         else:
-            assert len(list(folder.iterdir())) == 1
-        return create(folder, **about)
+            assert directory.config_path.exists()
+        start(directory, new)
 
-    with patch.object(RunDirectory, "create", slow):
+    with patch.object(RunDirectory, "start", slow):
         trained(settings("frozen", out / "slow"))
 
 

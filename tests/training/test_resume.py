@@ -12,9 +12,9 @@ import pytest
 
 from nscl.methods import METHODS
 from nscl.results import FormatError, RunDirectory, RunLockedError
+from nscl.training.config.build import build_config
 from nscl.training.experiment import run
-from nscl.training.prepare import build_config
-from tests.runs import nscl, small
+from tests.runs import AtStep, nscl, small
 
 COMMAND = ("run", "split-digits-5", "--data.first", "3", "--optim.epochs", "4", "--threads", "1",
            "--optim.batch-size", "8")  # fmt: skip
@@ -49,22 +49,13 @@ def test_every_method_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
-    class KillAfter:
-        def __init__(self, count: int) -> None:
-            self.left = count
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda *args: None
-
-        def step(self, *args: Any) -> None:
-            self.left -= 1
-            if self.left == 0:
-                raise Killed
+    def kill() -> None:
+        raise Killed
 
     quarter = whole.steps // 4
     for stop in (1, quarter, quarter):  # in steps of the process at hand
         with pytest.raises(Killed):
-            run(small(method, tmp_path / "broken"), display=KillAfter(stop))
+            run(small(method, tmp_path / "broken"), display=AtStep(stop, kill))
     resumed = run(small(method, tmp_path / "broken"))
     assert resumed.accuracy == whole.accuracy
     assert resumed.steps == whole.steps
@@ -74,8 +65,8 @@ def test_every_method_resumes_bit_for_bit(method: str, tmp_path: Path) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     optim = {"epochs": 4, "batch_size": 8}
-    said = {"data": {"first": 3}, "optim": optim, "threads": 1, "out": folder / "runs"}
-    run(build_config("split-digits-5", said))  # what COMMAND says
+    given = {"data": {"first": 3}, "optim": optim, "threads": 1, "out": folder / "runs"}
+    run(build_config("split-digits-5", given))  # what COMMAND says
     return folder
 
 
@@ -150,7 +141,7 @@ LATE = """
 import json
 from pathlib import Path
 
-from nscl.methods.finetune import Finetune
+from nscl.methods.baselines.finetune import Finetune
 
 HIDDEN = Path(__file__).with_name("hidden.json")
 

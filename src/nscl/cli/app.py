@@ -1,4 +1,4 @@
-"""The commands by name, one clear line for what the user can mend, and the exit codes.
+"""The commands by name, one clear line for errors that the user can fix, and the exit codes.
 
 0 done; 2 the user can fix it; 130 or 143 interrupted, the run can be resumed.
 """
@@ -20,9 +20,11 @@ COMMANDS = {
     "watch": "Serve a live report of runs while they go on.",
     "list": "List methods, benchmarks, models or presets.",
     "data": "List, check or fetch data sets.",
-    "doctor": "Say what this machine has: torch, devices, data, optional packages.",
+    "doctor": "Show what this machine has: torch, devices, data, optional packages.",
 }
+MANY_RUNS = ("compare", "sweep", "tune")
 METHOD, OPTIONS = "--method.", "--options."  # as typed, and as the commands know it
+MODEL = "--model"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -31,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def call(argv: Sequence[str]) -> int:
-    """Run a command; errors the user can mend become one line."""
+    """Run a command; errors that the user can fix become one line."""
     try:
         import cyclopts
     except ImportError:
@@ -45,12 +47,14 @@ def call(argv: Sequence[str]) -> int:
         help="Train a network on something new, without forgetting the old.",
     )
     if "" not in sys.path:
-        sys.path.insert(0, "")  # package.module:Class of the folder one works in
+        sys.path.insert(0, "")  # so that package.module:Class is found in the working folder
+    app.register_install_completion_command(name="--install-completion")
     for name, text in COMMANDS.items():
-        app.command(f"nscl.cli.{name}_command:{name}", name=name, help=text)
+        folder = "many_runs" if name in MANY_RUNS else "commands"
+        app.command(f"nscl.cli.{folder}.{name}:{name}", name=name, help=text)
     try:
         result = app(
-            [_method_option(token) for token in argv],
+            [_full_option(token) for token in argv],
             exit_on_error=False,
             print_error=False,
             result_action="return_value",
@@ -58,25 +62,27 @@ def call(argv: Sequence[str]) -> int:
     except cyclopts.UnknownOptionError as problem:
         option = problem.token.keyword or problem.token.value
         typed = option.replace(OPTIONS, METHOD, 1)
-        told = _no_method_options(argv[0], typed) if option.startswith(OPTIONS) else str(problem)
-        return _complain(" ".join(told.split()))
+        text = _no_method_options(argv[0], typed) if option.startswith(OPTIONS) else str(problem)
+        return _print_error(" ".join(text.split()))
     except cyclopts.CycloptsError as problem:
-        return _complain(_wrong_value(problem) or " ".join(str(problem).split()))
+        return _print_error(_wrong_value(problem) or " ".join(str(problem).split()))
     except NsclError as problem:
         print(f"nscl: {problem}", file=sys.stderr)
         return getattr(problem, "exit_code", 2)
     except KeyboardInterrupt:
-        return _complain("interrupted", 130)
+        return _print_error("interrupted", 130)
     except BrokenPipeError:
         return 0
     return result if isinstance(result, int) else 0
 
 
-def _method_option(token: str) -> str:
-    """``--method.a`` is an option of the method; ``--method`` alone is its name.
+def _full_option(token: str) -> str:
+    """``--method.a`` is an option of the method, ``--method`` its name; ``--model`` likewise.
 
-    Like all other options these may be typed with hyphens.
+    Like all other options those of a method may be typed with hyphens.
     """
+    if token == MODEL or token.startswith(f"{MODEL}="):
+        return token.replace(MODEL, f"{MODEL}.name", 1)
     if not token.startswith(METHOD):
         return token
     name, *value = token.removeprefix(METHOD).split("=", 1)
@@ -84,10 +90,10 @@ def _method_option(token: str) -> str:
 
 
 def _wrong_value(problem: Exception) -> str:
-    """What was typed and what it may be, where a setting refused its value."""
-    from pydantic import ValidationError  # not above: `nscl --help` is quick without
+    """The option, what it may be and what was typed, where a setting refused its value."""
+    from pydantic import ValidationError  # here, because it would make `nscl --help` slow
 
-    from nscl.training.config import wrong_value
+    from nscl.training.config.validation import wrong_value
 
     cause = problem.__cause__
     return wrong_value(cause) if isinstance(cause, ValidationError) else ""
@@ -104,6 +110,6 @@ def _no_method_options(command: str, typed: str) -> str:
     )
 
 
-def _complain(message: str, code: int = 2) -> int:
+def _print_error(message: str, code: int = 2) -> int:
     print(f"nscl: {message}", file=sys.stderr)
     return code

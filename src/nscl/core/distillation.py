@@ -87,7 +87,7 @@ def _padded_kl(
 ) -> Tensor:
     """KL ``[samples, heads]`` of heads that differ in width, each filled up to the widest.
 
-    One softmax for all of them: a loop would make steps dearer with every head.
+    One softmax for all of them: with a loop a step would cost more with every head.
     """
     classes = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]  # [heads, widest]
     columns = classes.flatten().nonzero().squeeze(1).to(student.device)
@@ -100,6 +100,6 @@ def _padded_kl(
 
 def _padded(logits: Tensor, columns: Tensor, padding: Tensor) -> Tensor:
     """Log probabilities ``[samples, heads, widest]``; 0, which adds nothing, for the padding."""
-    room = logits.new_full((len(logits), padding.numel()), -torch.inf)
-    wide = room.index_copy(1, columns, logits).view(len(logits), *padding.shape)
+    filled = logits.new_full((len(logits), padding.numel()), -torch.inf)
+    wide = filled.index_copy(1, columns, logits).view(len(logits), *padding.shape)
     return wide.log_softmax(-1).masked_fill(padding, 0.0)

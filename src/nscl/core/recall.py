@@ -5,7 +5,7 @@ gradient. Parameters that are whole are swapped by ``functional_call``; FSDP2's 
 parameters, so there the values of the shards change places for the length of the call.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,16 +13,38 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from nscl.core.excluding import clean
-from nscl.core.shards import local, part_of, reshard
+from nscl.core.distributed.fsdp import local, part_of, reshard
+from nscl.core.model.name_patterns import clean
 from nscl.errors import ModelMismatchError, NsclError
 
+# torch.compiler.disable imports torch._dynamo at once, which takes longer than all of nscl; the
+# form that torch's own optimizers use imports it with the first call.
+_not_compiled = getattr(torch, "_disable_dynamo", torch.compiler.disable)
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def answer(
+
+class _Run(nn.Module):
+    """A function of a model as a module around it, so that all of the model can be replaced."""
+
+    def __init__(self, model: nn.Module, run: Callable[[nn.Module], Any]) -> None:
+        super().__init__()
+        self.model, self._run = model, run
+
+    def forward(self) -> Any:
+        return self._run(self.model)
+
+
+def answer_as_remembered(
     model: nn.Module, remembered: Mapping[str, Tensor], args: tuple[Any, ...], kwargs: Any
 ) -> Any:
-    """The model's output with other weights and buffers; it stays as it is.
+    """The model's output with other weights and buffers; it stays as it is."""
+    return with_remembered(model, remembered, lambda itself: itself(*args, **kwargs))
+
+
+@_not_compiled  # type: ignore[untyped-decorator]
+def with_remembered(
+    model: nn.Module, remembered: Mapping[str, Tensor], run: Callable[[nn.Module], Any]
+) -> Any:
+    """What ``run(model)`` returns while the model has other weights and buffers.
 
     What is not remembered, such as a head that was added since, is taken as it is now.
     """
@@ -36,8 +58,9 @@ def answer(
     with torch.no_grad(), eval_mode(model):
         if any(hasattr(p, "placements") for p in model.parameters()):
             with _swapped(model, known):
-                return model(*args, **kwargs)
-        return functional_call(model, known, args, kwargs)
+                return run(model)
+        inside = {f"model.{name}": value for name, value in known.items()}
+        return functional_call(_Run(model, run), inside)
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -1,27 +1,42 @@
 """Everything a memory knows, as one immutable value: replaced whole, so never half updated."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nscl.core.anchors import Anchor
-from nscl.core.blocks import Block
-from nscl.core.covariance import Covariance
-from nscl.core.inventory import Inventory
-from nscl.core.kronecker import Kronecker, make_kronecker, make_token_kronecker
-from nscl.core.layers import running_statistics
-from nscl.core.projection import Mask, Projection, thin_projection
-from nscl.core.remembering import Gathered
-from nscl.core.room import room_for
-from nscl.core.rules import Proximal, Rule
-from nscl.core.shards import local, whole
-from nscl.core.spectrum import Spectrum, decompose, eigenpairs
-from nscl.core.statistics import snapshot
+from nscl.core.capture.pass_result import PassResult
+from nscl.core.covariance.covariance import Covariance
+from nscl.core.covariance.memory_errors import explain_out_of_memory
+from nscl.core.covariance.sharing.shared_values import added, each_once, tensor_bytes
+from nscl.core.distributed.fsdp import local, whole
+from nscl.core.model.block import Block
+from nscl.core.model.inventory import Inventory
+from nscl.core.model.layer_types import running_statistics
+from nscl.core.norms.fisher import Anchor
+from nscl.core.norms.running_stats import snapshot
+from nscl.core.projection.low_rank_projector import Mask, Projection
+from nscl.core.projection.projector import (
+    BlockProjection,
+    BlockProjector,
+    check_width,
+    project_by_rule,
+)
+from nscl.core.projection.rules import Rule
+from nscl.core.projection.spectrum import Spectrum
 from nscl.errors import ModelMismatchError
 
-Held = Projection | Mask | Kronecker  # how a block's displacement is held
+
+@dataclass(frozen=True)
+class Placed:
+    """A low-rank adapter ``scale·B·A`` beside a remembered layer, known by the block of its A."""
+
+    wrapped: str  # block
+    up: str  # B's parameter
+    scale: float
+    rule: Rule | None  # A's own; None: A and B are held as any two layers
 
 
 @dataclass(frozen=True)
@@ -31,42 +46,54 @@ class State:
     blocks: Mapping[str, Block] = field(default_factory=dict)
     covariances: Mapping[str, Covariance] = field(default_factory=dict)
     spectra: Mapping[str, Spectrum] = field(default_factory=dict)
-    projections: Mapping[str, Held] = field(default_factory=dict)
+    projections: Mapping[str, BlockProjection] = field(default_factory=dict)
     gradients: Mapping[str, Covariance] = field(default_factory=dict)  # at the outputs of blocks
     reference: Mapping[str, Tensor] = field(default_factory=dict)  # weights at the last remember
     anchors: Mapping[str, Anchor] = field(default_factory=dict)
     held: frozenset[str] = frozenset()  # parameters that may not move at all
     statistics: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     rest: Mapping[str, Tensor] = field(default_factory=dict)  # all else that recall needs
+    adapters: Mapping[str, Placed] = field(default_factory=dict)  # by the block of their A
+    frozen: frozenset[str] = frozenset()  # parameters: neither decomposed nor reported
     tasks: int = 0
 
-    def analysed(self, previous: "State", rule: Rule, *, frobenius: bool) -> "State":
+    def projected(self, previous: "State", project: BlockProjector) -> "State":
         """The same state with spectra and projections; those that did not change are kept."""
-        spectra: dict[str, Spectrum] = {}
-        projections: dict[str, Held] = {}
+        spectra, projections = dict(self.spectra), dict(self.projections)
+        of_rule: dict[Rule, BlockProjector] = {}  # one each: it decomposes common inputs once
         for name, covariance in self.covariances.items():
-            gradient = self.gradients.get(name)
+            if self.is_frozen(self.blocks[name]):
+                continue
+            own = self.rule_of(name)
+            before, gradient = previous.projections.get(name), self.gradients.get(name)
             is_known = previous.covariances.get(name) is covariance
-            if is_known and previous.gradients.get(name) is gradient:
-                spectra[name] = previous.spectra[name]
-                projections[name] = previous.projections[name]
-            else:
-                block = self.blocks[name]
-                dtype = self.reference[block.weight].dtype
-                with room_for(block):
-                    spectra[name], projections[name] = (
-                        factorise(block, covariance, gradient, rule, dtype=dtype)
-                        if isinstance(rule, Proximal)
-                        else analyse(block, covariance, rule, frobenius=frobenius, dtype=dtype)
-                    )
+            is_known &= previous.rule_of(name) == own
+            if before is not None and is_known and previous.gradients.get(name) is gradient:
+                projections[name], spectra[name] = before, previous.spectra[name]
+                continue
+            block = self.blocks[name]
+            dtype = self.reference[block.weight].dtype
+            with explain_out_of_memory(block, getattr(covariance, "rank", None)):
+                by_rule = project if own is None else of_rule.setdefault(own, project_by_rule(own))
+                projections[name], spectra[name] = by_rule(
+                    block, covariance, before, gradient=gradient, dtype=dtype
+                )
         return replace(self, spectra=spectra, projections=projections)
+
+    def rule_of(self, name: str) -> Rule | None:
+        """The rule of a block that has one of its own."""
+        return self.adapters[name].rule if name in self.adapters else None
+
+    def is_frozen(self, block: Block) -> bool:
+        """Whether all parameters of a block are set aside as frozen."""
+        return self.frozen.issuperset(block.parameters)
 
     @property
     def nbytes(self) -> dict[str, int]:
         """Bytes by what they are for; none of them grows with the number of tasks."""
         return {
-            "covariances": sum(c.nbytes for c in self.covariances.values()),
-            "projections": sum(p.nbytes for p in self.projections.values()),
+            "covariances": sum(c.nbytes for c in each_once(self.covariances.values())),
+            "projections": tensor_bytes(t for p in self.projections.values() for t in p.tensors),
             "reference": sum(local(t).nbytes for t in self.reference.values()),
             "anchors": sum(a.fisher.nbytes + a.pull.nbytes for a in self.anchors.values()),
             "gradients": sum(g.nbytes for g in self.gradients.values()),
@@ -74,63 +101,10 @@ class State:
         }
 
 
-def analyse(
-    block: Block, covariance: Covariance, rule: Rule, *, frobenius: bool, dtype: torch.dtype
-) -> tuple[Spectrum, Held]:
-    """Decompose a block's covariance and build its projection in the parameter's precision."""
-    if block.layout == "tokens":
-        return _analyse_tokens(covariance, dtype)
-    dense = covariance.dense()
-    noise = covariance.rounding(dense, block.features)
-    spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
-    projection = thin_projection(vectors, spectrum.weights, frobenius=frobenius)
-    return spectrum, projection.to(device=torch.device("cpu"), dtype=_precise(dtype))
-
-
-def _precise(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def factorise(
-    block: Block,
-    covariance: Covariance,
-    gradient: Covariance | None,
-    rule: Rule,
-    *,
-    dtype: torch.dtype,
-    features: Sequence[int] | None = None,
-) -> tuple[Spectrum, Kronecker]:
-    """Decompose both factors of a block; ``features`` are those that can move, if not all."""
-    outputs = None if gradient is None else eigenpairs(gradient.dense())
-    if block.layout == "tokens":
-        counts = covariance.sums / covariance.rows
-        weights = rule(counts[None], tasks=covariance.tasks, floor=0.0)
-        found = make_token_kronecker(counts, outputs, tasks=covariance.tasks)
-        spectrum = Spectrum(counts[None], weights, counts.new_zeros(1, 1))
-    else:
-        dense = covariance.dense()
-        noise = covariance.rounding(dense, block.features)
-        if features is not None:
-            index = torch.tensor(features, device="cpu")
-            dense, noise = dense[:, index][:, :, index], noise[:, index]
-        spectrum, vectors = decompose(dense, rule, noise=noise, tasks=covariance.tasks)
-        inputs = (spectrum.eigenvalues, spectrum.floor, vectors)
-        found = make_kronecker(inputs, outputs, tasks=covariance.tasks)
-    return spectrum, found.to(device=torch.device("cpu"), dtype=_precise(dtype))
-
-
-def _analyse_tokens(covariance: Covariance, dtype: torch.dtype) -> tuple[Spectrum, Mask]:
-    """Tokens seen are held, tokens never seen are free, whatever the rule: both are certain."""
-    counts = covariance.sums / covariance.rows
-    free = (counts == 0).to(torch.float64)
-    spectrum = Spectrum(counts[None], free[None], counts.new_zeros(1, 1))
-    return spectrum, Mask(free.to(dtype))
-
-
 def extend(
     state: State,
     found: Inventory,
-    gathered: Gathered,
+    gathered: PassResult,
     *,
     held: frozenset[str],
     rest: Mapping[str, Tensor],
@@ -139,29 +113,60 @@ def extend(
 
     ``rest`` is everything the model computes with, of which what is not held is kept for recall.
     """
-    covariances = dict(state.covariances)
-    for name, new in gathered.covariances.items():
-        covariances[name] = covariances[name].plus(new) if name in covariances else new
+    covariances = added(state.covariances, gathered.covariances)
     anchors = dict(state.anchors)
     for name, anchor in gathered.anchors.items():
         anchors[name] = anchors[name].plus(anchor) if name in anchors else anchor
-    gradients = dict(state.gradients)
-    for name, new in gathered.gradients.items():
-        gradients[name] = gradients[name].plus(new) if name in gradients else new
+    gradients = added(state.gradients, gathered.gradients)
     blocks = {name: found.blocks[name] for name in covariances}
     kept = {p for block in blocks.values() for p in block.parameters} | held | set(anchors)
+    reference = {p: found.parameters[p].detach().clone() for p in sorted(kept)}
     seen = gathered.norms_seen | set(state.statistics)
     norms = {n: m for n, m in found.measured_norms.items() if n in seen}
     return State(
-        blocks=blocks,
+        blocks={**state.blocks, **blocks},
         covariances=covariances,
-        reference={p: found.parameters[p].detach().clone() for p in sorted(kept)},
+        spectra=state.spectra,
+        projections=state.projections,
+        reference={**state.reference, **reference},
         anchors=anchors,
         held=held,
         statistics=snapshot(norms),
         gradients=gradients,
         rest={name: t.detach().clone() for name, t in rest.items() if name not in kept},
+        adapters=state.adapters,
+        frozen=state.frozen,
         tasks=state.tasks + 1,
+    )
+
+
+def projections_to_dict(state: State) -> dict[str, Any]:
+    """Projections and spectra as plain data, for memories that cannot compute them again."""
+    return {
+        "projections": {
+            name: {"basis": p.basis, "removes": p.removes, "scale": p.scale, "dense": p.dense}
+            for name, p in state.projections.items()
+            if isinstance(p, Projection)
+        },
+        "masks": {n: p.free for n, p in state.projections.items() if isinstance(p, Mask)},
+        "spectra": {
+            name: {"eigenvalues": s.eigenvalues, "weights": s.weights, "floor": s.floor}
+            for name, s in state.spectra.items()
+        },
+    }
+
+
+def with_projections(state: State, written: Mapping[str, Any], found: Inventory) -> State:
+    """Complete a state with what ``projections_to_dict`` wrote, or with projections as they are."""
+    projections: dict[str, BlockProjection] = {n: Mask(f) for n, f in written["masks"].items()}
+    for name, kept in written["projections"].items():
+        projection = kept if isinstance(kept, Projection) else Projection(**kept)
+        check_width(name, found.blocks.get(name), projection)
+        projections[name] = projection
+    blocks = {name: found.blocks[name] for name in projections}
+    spectra = {name: Spectrum(**kept) for name, kept in written["spectra"].items()}
+    return replace(
+        state, blocks={**state.blocks, **blocks}, projections=projections, spectra=spectra
     )
 
 
@@ -184,35 +189,28 @@ def combine(mine: State, other: State, *, same_tasks: bool) -> State:
     reference = {**other.reference, **mine.reference}
     return State(
         blocks={**other.blocks, **mine.blocks},
-        covariances=_sum(mine.covariances, other.covariances, same_tasks=same_tasks),
-        gradients=_sum(mine.gradients, other.gradients, same_tasks=same_tasks),
+        covariances=added(mine.covariances, other.covariances, same_tasks=same_tasks),
+        gradients=added(mine.gradients, other.gradients, same_tasks=same_tasks),
         reference=reference,
         anchors=anchors,
         held=mine.held | other.held,
         statistics={**other.statistics, **mine.statistics},
         rest={n: t for n, t in {**other.rest, **mine.rest}.items() if n not in reference},
+        adapters={**other.adapters, **mine.adapters},
+        frozen=mine.frozen | other.frozen,
         tasks=max(mine.tasks, other.tasks) if same_tasks else mine.tasks + other.tasks,
     )
-
-
-def _sum(
-    mine: Mapping[str, Covariance], other: Mapping[str, Covariance], *, same_tasks: bool
-) -> dict[str, Covariance]:
-    total = dict(mine)
-    for name, new in other.items():
-        old = total.get(name)
-        if old is None:
-            # The other's sums may lie in a file that disappears with it: take the tensor itself.
-            total[name] = replace(new, stored=new.sums)
-        else:
-            total[name] = old.plus(new, same_tasks=same_tasks)
-    return total
 
 
 def check_model(state: State, found: Inventory) -> None:
     """A memory fits a model if all it has remembered is still there, with the same shape."""
     for name, block in state.blocks.items():
         now = found.blocks.get(name)
+        if now is None and f"{name}.base_layer" in found.blocks:
+            raise ModelMismatchError(
+                f"layer '{name}' was remembered, and an adapter has been put around it since: call "
+                "nscl.integrations.peft.prepare(peft_model, memory) before anything else"
+            )
         if now is None:
             raise ModelMismatchError(
                 f"layer '{name}' ({block.kind}, {block.shape()}) was remembered, but the model "

@@ -1,14 +1,13 @@
 """Benchmarks as streams of tasks: readers, splits, augmentation, batches, pools, the catalogue.
 
 Names are imported when they are first used: listing the benchmarks needs neither torch nor numpy.
-Checking and fetching files are in `nscl.data.fetch`.
+Checking and fetching files are in `nscl.data.disk.fetch`.
 """
 
 import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nscl.data.augment import crop_flip, normalise
     from nscl.data.batches import Batches
     from nscl.data.catalogue import (
         BENCHMARKS,
@@ -17,18 +16,19 @@ if TYPE_CHECKING:
         list_benchmarks,
         open_stream,
     )
-    from nscl.data.episodic import EpisodicMemory
     from nscl.data.errors import (
         CorruptDataError,
         DataError,
+        DataNotFoundError,
         FetchError,
-        MissingDataError,
         UnknownBenchmarkError,
     )
-    from nscl.data.files import FileSplit
-    from nscl.data.pools import UnlabelledPool, open_pool
+    from nscl.data.images.augment import crop_flip, normalise
+    from nscl.data.images.files import FileSplit
+    from nscl.data.stored.episodic import EpisodicMemory
     from nscl.data.streams import stream_from_datasets
     from nscl.data.tasks import Split, Task, TaskStream
+    from nscl.data.unlabelled.pools import UnlabelledPool, open_pool
 
 __all__ = [
     "BENCHMARKS",
@@ -36,10 +36,10 @@ __all__ = [
     "Benchmark",
     "CorruptDataError",
     "DataError",
+    "DataNotFoundError",
     "EpisodicMemory",
     "FetchError",
     "FileSplit",
-    "MissingDataError",
     "Split",
     "Task",
     "TaskStream",
@@ -55,19 +55,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "augment": ("crop_flip", "normalise"),
+    "images.augment": ("crop_flip", "normalise"),
     "batches": ("Batches",),
     "catalogue": ("BENCHMARKS", "Benchmark", "find_benchmark", "list_benchmarks", "open_stream"),
-    "episodic": ("EpisodicMemory",),
+    "stored.episodic": ("EpisodicMemory",),
     "errors": (
         "CorruptDataError",
         "DataError",
         "FetchError",
-        "MissingDataError",
+        "DataNotFoundError",
         "UnknownBenchmarkError",
     ),
-    "files": ("FileSplit",),
-    "pools": ("UnlabelledPool", "open_pool"),
+    "images.files": ("FileSplit",),
+    "unlabelled.pools": ("UnlabelledPool", "open_pool"),
     "streams": ("stream_from_datasets",),
     "tasks": ("Split", "Task", "TaskStream"),
 }

@@ -1,4 +1,4 @@
-"""The benchmarks by name, as data with a description; listing them imports neither torch nor numpy.
+"""The benchmarks by name with descriptions; listing them imports neither torch nor numpy.
 
 >>> [entry.name for entry in list_benchmarks()][0]
 'split-digits-5'
@@ -6,37 +6,44 @@
 10
 """
 
-import difflib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from nscl.data.canonical import DATASETS, Dataset
+from nscl.data.disk.canonical import DATASETS, Dataset
 from nscl.data.errors import UnknownBenchmarkError
 from nscl.data.notices import Notify, log_notice
+from nscl.messages import did_you_mean
 
 if TYPE_CHECKING:
     from nscl.data.tasks import TaskStream
 
 Order = Literal["natural", "random"]
 Scenario = Literal["task", "domain"]
+Kind = Literal["images", "texts"]
 FOLDER_PREFIX = "folder:"
+TEXT_PREFIX = "text:"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One entry: ``tasks`` is the default number, None where the user must say it."""
+    """One entry; ``tasks`` is the default number, or None if the user must give it."""
 
     name: str
     dataset: str
-    variant: Literal["split", "permuted", "rotated", "folder"]
+    variant: Literal["split", "permuted", "rotated", "folder", "text"]
     tasks: int | None
     scenario: Scenario
     description: str
 
     @property
+    def kind(self) -> Kind:
+        """What is to be classified."""
+        return "texts" if self.variant == "text" else "images"
+
+    @property
     def embedded(self) -> bool:
-        """True where no file is needed: the data come with scikit-learn."""
+        """True if no file is needed, because the data come with scikit-learn."""
         return self.dataset == "digits"
 
 
@@ -129,20 +136,63 @@ _ENTRIES = (
         "task",
         "your pictures in PATH/train/CLASS/ and PATH/test/CLASS/, any format pillow opens",
     ),
+    Benchmark(
+        "clinc150-10",
+        "clinc150",
+        "text",
+        10,
+        "task",
+        "CLINC150, short requests to an assistant, 10 domains of 15 intents",
+    ),
+    Benchmark(
+        "banking77-7",
+        "banking77",
+        "text",
+        7,
+        "task",
+        "Banking77, questions of a bank's customers, 7 tasks of 11 intents",
+    ),
+    Benchmark(
+        "text:PATH",
+        "text",
+        "text",
+        None,
+        "task",
+        "your texts in PATH/train.csv and PATH/test.csv (or .jsonl): text, label, maybe task",
+    ),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {entry.name: entry for entry in _ENTRIES}
 
 
 def list_benchmarks() -> tuple[Benchmark, ...]:
-    """Return every entry in the order in which it should be shown."""
+    """Return every entry, in display order."""
     return tuple(BENCHMARKS.values())
 
 
+def is_own(name: str) -> bool:
+    """Whether the data are the user's own, in a folder: nothing to check, fetch or tune for.
+
+    >>> is_own("folder:photos"), is_own("text:mails"), is_own("clinc150-10")
+    (True, True, False)
+    """
+    return name.startswith((FOLDER_PREFIX, TEXT_PREFIX))
+
+
+def has_texts(name: str) -> bool:
+    """Whether a benchmark is of texts; a name that is not known is a stream of your own.
+
+    >>> has_texts("clinc150-10"), has_texts("split-digits-5"), has_texts("mine")
+    (True, False, False)
+    """
+    return name.startswith(TEXT_PREFIX) or (name in BENCHMARKS and BENCHMARKS[name].kind == "texts")
+
+
 def find_benchmark(name: str) -> Benchmark:
-    """Return the entry of that name; an unknown one is an error that suggests the nearest."""
-    if name.startswith(FOLDER_PREFIX):
-        return BENCHMARKS["folder:PATH"]
+    """Return the entry of that name; the error for an unknown name suggests the nearest."""
+    for prefix in (FOLDER_PREFIX, TEXT_PREFIX):
+        if name.startswith(prefix):
+            return BENCHMARKS[f"{prefix}PATH"]
     if name in BENCHMARKS:
         return BENCHMARKS[name]
     raise UnknownBenchmarkError(_unknown(name, list(BENCHMARKS)))
@@ -167,21 +217,24 @@ def open_stream(
     size: int | None = None,
     scenario: Scenario | None = None,
     max_bytes: int | None = None,
+    tokenizer: str | None = None,
+    length: int | None = None,
     notify: Notify = log_notice,
 ) -> "TaskStream":
     """Open a benchmark as a stream of tasks.
 
     ``order="random"`` shuffles classes (or domains) by ``seed``; ``tasks`` overrides the number of
     tasks and must divide the number of classes; ``size`` resizes the pictures to size × size (a
-    folder's default is 32); ``scenario`` overrides the benchmark's own. ``max_bytes`` is how much
-    memory a folder's pictures may take before they are decoded while training instead. ``notify``
-    receives one line when something takes long or goes another way.
+    folder's default is 32); ``scenario`` overrides the benchmark's own. A folder
+    whose pictures need more than ``max_bytes`` of memory is decoded during training instead.
+    Texts become at most ``length`` tokens (32) of a ``tokenizer`` (``words``, which needs nothing).
+    ``notify`` receives one line when something takes long or differs from the usual.
 
     >>> stream = open_stream("split-digits-5")
     >>> len(stream), stream.image_shape, stream[0].class_names
     (5, (1, 8, 8), ('0', '1'))
     """
-    # Late, because it brings torch with it.
+    # Late, because this imports torch.
     from nscl.data.opening import open_benchmark
 
     return open_benchmark(
@@ -194,11 +247,12 @@ def open_stream(
         size=size,
         scenario=scenario,
         max_bytes=max_bytes,
+        tokenizer=tokenizer,
+        length=length,
         notify=notify,
     )
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known names: {', '.join(known)}"
-    return f"there is no benchmark {name!r}; {hint}"
+    hint = did_you_mean(name, known, otherwise=f"; known names: {', '.join(known)}")
+    return f"there is no benchmark {name!r}{hint}"

@@ -1,4 +1,4 @@
-"""What can be wrong with data, each error one line that names the file and the way out."""
+"""Errors about data. Each message is one line: the file, the problem and what to do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,28 +8,28 @@ from nscl.errors import NsclError
 
 
 class DataError(NsclError, ValueError):
-    """Data or a request about data that cannot be used as it is."""
+    """The data, or the request for them, cannot be used as they are."""
 
 
 class UnknownBenchmarkError(DataError):
     """No benchmark or data set of that name; the message suggests the nearest."""
 
 
-class MissingDataError(DataError):
-    """The files of a benchmark are nowhere that was looked."""
+class DataNotFoundError(DataError):
+    """The files of a benchmark were not found in any folder that was searched."""
 
 
 class CorruptDataError(DataError):
-    """A file is not what it should be: truncated, altered, hostile or not decodable."""
+    """A file has the wrong content: truncated, altered, unsafe to load or not decodable."""
 
 
 class FetchError(DataError):
-    """A download could not be finished; what arrived so far is kept where it can be continued."""
+    """A download failed; the bytes received so far stay on disk, the next try continues there."""
 
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Turn what the operating system refuses in the block into a `DataError` naming ``path``."""
+    """Turn an ``OSError`` inside the block into a `DataError` that names ``path``."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How this room tells people what takes long or goes another way than they may expect."""
+"""Notices to the user: something takes long, or differs from what they may expect."""
 
 import logging
 from collections.abc import Callable

@@ -1,16 +1,16 @@
-"""Open a catalogue entry: find its files, read them, and make the stream it describes."""
+"""Open a benchmark: find its files, read them and build the stream of tasks."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from nscl.data.canonical import DATASETS
 from nscl.data.catalogue import FOLDER_PREFIX, Benchmark, Order, Scenario
-from nscl.data.decoded import read_decoded
-from nscl.data.domain import domain_tasks, permutations, rotations
+from nscl.data.disk.canonical import DATASETS
+from nscl.data.disk.decoded import read_decoded
+from nscl.data.disk.locate import require
 from nscl.data.errors import DataError, reading
-from nscl.data.folders import folder_selector
-from nscl.data.locate import require
+from nscl.data.images.domain import domain_tasks, permutations, rotations
+from nscl.data.images.folders import folder_selector
 from nscl.data.notices import Notify, log_notice
 from nscl.data.readers.cifar import read_cifar10, read_cifar100
 from nscl.data.readers.digits import read_digits
@@ -20,6 +20,7 @@ from nscl.data.readers.tinyimagenet import read_tinyimagenet
 from nscl.data.splitting import task_counts
 from nscl.data.streams import build_tasks, measure_mean_std, split_raw
 from nscl.data.tasks import Task, TaskStream
+from nscl.data.texts.opening import open_texts
 
 _READERS: dict[str, Callable[[Path], RawDataset]] = {
     "cifar10": read_cifar10,
@@ -35,7 +36,7 @@ def load_dataset(
     data_dir: str | os.PathLike[str] | None = None,
     notify: Notify = log_notice,
 ) -> RawDataset:
-    """Read a data set of the catalogue whole; ``benchmark`` is the name shown in messages."""
+    """Read a complete data set of the catalogue; messages name it as ``benchmark``."""
     if name == "digits":
         return read_digits()
     with reading(DATASETS[name].title):
@@ -56,18 +57,34 @@ def open_benchmark(
     size: int | None,
     scenario: Scenario | None,
     max_bytes: int | None,
+    tokenizer: str | None,
+    length: int | None,
     notify: Notify,
 ) -> TaskStream:
     """Open an entry; the arguments are those of `nscl.data.catalogue.open_stream`."""
     if size is not None and size < 1:
-        raise DataError(f"pictures cannot be brought to size {size}; choose a positive number")
+        raise DataError(f"size must be a positive number, not {size}")
     if scenario not in (None, "task", "domain"):
         raise DataError(f"scenario {scenario!r} is not known; choose 'task' or 'domain'")
     scenario = scenario or entry.scenario
+    _check_kind(name, entry, size=size, max_bytes=max_bytes, tokenizer=tokenizer, length=length)
+    if entry.kind == "texts":
+        return open_texts(
+            name,
+            entry,
+            data_dir=data_dir,
+            order=order,
+            seed=seed,
+            tasks=tasks,
+            scenario=scenario,
+            tokenizer=tokenizer,
+            length=length,
+        )
     if entry.variant == "folder":
         path = Path(name.removeprefix(FOLDER_PREFIX)).expanduser()
         select, names = folder_selector(path, size=size, max_bytes=max_bytes, notify=notify)
-        built = build_tasks(select, names, tasks=_told(tasks, name, names), order=order, seed=seed)
+        count = _required_tasks(tasks, name, names)
+        built = build_tasks(select, names, tasks=count, order=order, seed=seed)
         return TaskStream(name, built, scenario, *measure_mean_std(built[0].train))
     dataset = DATASETS[entry.dataset]
     raw = load_dataset(entry.dataset, benchmark=name, data_dir=data_dir, notify=notify)
@@ -78,11 +95,20 @@ def open_benchmark(
     return TaskStream(name, built, scenario, dataset.mean, dataset.std, dataset.augment, raw.note)
 
 
-def _told(tasks: int | None, name: str, class_names: tuple[str, ...]) -> int:
-    """Return the number of tasks; for one's own pictures there is no usual one."""
+def _check_kind(name: str, entry: Benchmark, **options: object) -> None:
+    """Refuse options that only pictures have, or only texts."""
+    foreign = ("size", "max_bytes") if entry.kind == "texts" else ("tokenizer", "length")
+    other = "pictures" if entry.kind == "texts" else "texts"
+    for option in foreign:
+        if options[option] is not None:
+            raise DataError(f"{option} is for {other}; {name} has {entry.kind}: leave it out")
+
+
+def _required_tasks(tasks: int | None, name: str, class_names: tuple[str, ...]) -> int:
+    """Return the number of tasks, which has no default for the user's own pictures."""
     if tasks is None:
         choices = ", ".join(map(str, task_counts(len(class_names))))
-        raise DataError(f"say into how many tasks {name} is split (--tasks): {choices}")
+        raise DataError(f"give the number of tasks of {name} (--tasks): {choices}")
     return tasks
 
 

@@ -1,4 +1,4 @@
-"""Which classes belong to which task: pure functions on numbers of classes."""
+"""Which classes belong to which task: pure functions of the number of classes."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from nscl.data.errors import DataError
 
 
 def task_counts(classes: int) -> tuple[int, ...]:
-    """Return the numbers of tasks into which so many classes can be split evenly.
+    """Return the numbers of tasks that divide ``classes`` evenly.
 
     >>> task_counts(10)
     (1, 2, 5, 10)

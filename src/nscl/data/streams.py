@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from nscl.data.canonical import AugmentName
 from nscl.data.catalogue import Order, Scenario
+from nscl.data.disk.canonical import AugmentName
 from nscl.data.errors import DataError
-from nscl.data.items import label_of, pixels_of
+from nscl.data.images.items import label_of, pixels_of
+from nscl.data.images.resize import resize
 from nscl.data.readers.raw import Labels, Pixels, RawDataset
-from nscl.data.resize import resize
 from nscl.data.splitting import assign_classes
 from nscl.data.tasks import Split, Task, TaskStream
 
@@ -34,6 +34,7 @@ __all__ = [
     "measure_mean_std",
     "split_raw",
     "stream_from_datasets",
+    "tasks_of",
 ]
 
 Selector = Callable[[tuple[int, ...]], tuple[Split, Split]]
@@ -49,22 +50,35 @@ def build_tasks(
     seed: int = 0,
     classes: Sequence[int] | None = None,
 ) -> tuple[Task, ...]:
-    """Assign classes to tasks and let ``select`` cut their images.
+    """Assign classes to tasks and select their images.
 
-    ``classes`` are the original labels where they are not simply 0..K-1.
+    ``classes`` are the original labels if they are not 0..K-1.
     """
     groups = assign_classes(len(class_names), tasks, order=order, seed=seed)
+    return tasks_of(select, class_names, groups, classes=classes)
+
+
+def tasks_of(
+    select: Selector,
+    class_names: Sequence[str],
+    groups: Sequence[tuple[int, ...]],
+    *,
+    names: Sequence[str] | None = None,
+    classes: Sequence[int] | None = None,
+) -> tuple[Task, ...]:
+    """Make a task of each group of classes; ``names`` are the tasks' own, if they have some."""
     built = []
     for index, group in enumerate(groups):
         train, test = select(group)
-        names = tuple(class_names[label] for label in group)
+        own = tuple(class_names[label] for label in group)
         originals = group if classes is None else tuple(classes[label] for label in group)
-        built.append(Task(index, _task_name(names), train, test, originals, names))
+        name = _task_name(own) if names is None else names[index]
+        built.append(Task(index, name, train, test, originals, own))
     return tuple(built)
 
 
 def split_raw(raw: RawDataset, size: int | None = None) -> Selector:
-    """Return the selector that cuts a data set read into arrays."""
+    """Return the selector of a data set that was read into arrays."""
 
     def select(group: tuple[int, ...]) -> tuple[Split, Split]:
         train = _cut(raw.train_images, raw.train_labels, group, len(raw.class_names), size)
@@ -91,29 +105,14 @@ def stream_from_datasets(
 ) -> TaskStream:
     """Split any pair of datasets of ``(image, label)`` into tasks.
 
-    Images are uint8, or floats in 0..1 that are not normalised yet. Labels are whole numbers; their
-    sorted values are the classes, and both datasets must have the same ones. ``class_names`` are in
-    that order. Without ``mean`` and ``std`` they are measured on the first task's training images,
-    which is all one may have seen by then.
+    Images are uint8, or floats in 0..1 that are not normalised yet. Labels are integers. Their
+    sorted values are the classes, and both datasets must have the same ones; ``class_names`` follow
+    that order. If ``mean`` and ``std`` are not given, they are measured on the training images of
+    the first task, because later tasks are not known yet.
     """
-    train_images, train_labels = _read_dataset(train, "the training dataset", size)
-    test_images, test_labels = _read_dataset(test, "the test dataset", size)
-    classes = np.unique(train_labels)
-    if not np.array_equal(classes, np.unique(test_labels)):
-        differing = np.setxor1d(classes, np.unique(test_labels)).tolist()
-        raise DataError(f"training and test datasets do not have the same classes: {differing}")
-    names = tuple(class_names) if class_names is not None else tuple(map(str, classes.tolist()))
-    if len(names) != len(classes):
-        raise DataError(f"there are {len(classes)} classes but {len(names)} class_names")
-    raw = RawDataset(
-        train_images,
-        np.searchsorted(classes, train_labels),
-        test_images,
-        np.searchsorted(classes, test_labels),
-        names,
-    )
+    raw, classes = _raw(train, test, class_names, size)
     built = build_tasks(
-        split_raw(raw), names, tasks=tasks, order=order, seed=seed, classes=classes.tolist()
+        split_raw(raw), raw.class_names, tasks=tasks, order=order, seed=seed, classes=classes
     )
     measured = measure_mean_std(built[0].train)
     return TaskStream(
@@ -150,6 +149,23 @@ def _cut(
     return Split(pixels, torch.from_numpy(remapped[rows]))
 
 
+def _raw(
+    train: Dataset[Any], test: Dataset[Any], names: Sequence[str] | None, size: int | None
+) -> tuple[RawDataset, list[int]]:
+    """Both datasets as arrays with labels 0..K-1, and the labels that they had."""
+    train_images, train_labels = _read_dataset(train, "the training dataset", size)
+    test_images, test_labels = _read_dataset(test, "the test dataset", size)
+    classes = np.unique(train_labels)
+    if not np.array_equal(classes, np.unique(test_labels)):
+        differing = np.setxor1d(classes, np.unique(test_labels)).tolist()
+        raise DataError(f"training and test datasets do not have the same classes: {differing}")
+    names = tuple(map(str, classes.tolist())) if names is None else tuple(names)
+    if len(names) != len(classes):
+        raise DataError(f"there are {len(classes)} classes but {len(names)} class_names")
+    train_rows, test_rows = (np.searchsorted(classes, x) for x in (train_labels, test_labels))
+    return RawDataset(train_images, train_rows, test_images, test_rows, names), classes.tolist()
+
+
 def _read_dataset(dataset: Dataset[Any], what: str, size: int | None) -> tuple[Pixels, Labels]:
     count = len(cast("Sized", dataset))
     if count == 0:
@@ -164,7 +180,7 @@ def _read_dataset(dataset: Dataset[Any], what: str, size: int | None) -> tuple[P
         if images[-1].shape != images[0].shape:
             raise DataError(
                 f"item {index} of {what} has shape {list(images[-1].shape)}, item 0 "
-                f"{list(images[0].shape)}; pass size=N to bring all to N × N"
+                f"{list(images[0].shape)}; pass size=N to resize all to N × N"
             )
     return torch.stack(images).numpy(), np.array(labels, dtype=np.int64)
 

@@ -1,14 +1,19 @@
-"""What a stream is made of: splits of uint8 images, tasks of classes, and the stream itself."""
+"""Splits of samples, tasks, and the stream of tasks that a method learns from.
+
+A `Split` is of uint8 images; `nscl.data.texts.split.TextSplit` is one of texts.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 
-from nscl.data.canonical import AugmentName
-from nscl.data.catalogue import Scenario
+from nscl.data.catalogue import Kind, Scenario
+from nscl.data.disk.canonical import AugmentName
 from nscl.data.errors import DataError
+from nscl.data.inputs import Inputs
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -17,6 +22,8 @@ class Split:
 
     images: Tensor
     labels: Tensor
+
+    kind: ClassVar[Kind] = "images"
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
@@ -38,7 +45,7 @@ class Split:
 
     @property
     def in_memory(self) -> bool:
-        """False for a split that decodes its pictures when they are asked for."""
+        """False for a split that decodes its pictures on demand."""
         return True
 
     @property
@@ -48,21 +55,39 @@ class Split:
         return channels, height, width
 
     @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Return the shape of one sample: what a network is built for."""
+        return self.image_shape
+
+    @property
+    def inputs(self) -> Inputs:
+        """Return all samples, as they are stored."""
+        return self.images
+
+    @property
     def bytes(self) -> int:
-        """Return what the images take in memory, or would."""
+        """Return the size of the images in memory, also if they are still in files."""
         channels, height, width = self.image_shape
         return len(self) * channels * height * width
 
     def gather(self, indices: Tensor) -> Tensor:
-        """Return the images at these indices: works for every kind of split."""
+        """Return the images at these indices; works for every kind of split."""
         return self.images[indices.to(self.images.device)]
+
+    def take(self, indices: Tensor) -> Inputs:
+        """Return the samples at these indices, pictures or not."""
+        return self.gather(indices)
+
+    def holding(self, inputs: Inputs, labels: Tensor) -> "Split":
+        """Return a split of the same kind that has other samples in memory."""
+        return Split(cast("Tensor", inputs), labels)
 
     def select(self, indices: Tensor) -> "Split":
         """Return a split of these rows only."""
-        return Split(self.gather(indices), self.labels[indices.to(self.labels.device)])
+        return self.holding(self.take(indices), self.labels[indices.to(self.labels.device)])
 
     def to(self, device: torch.device | str) -> "Split":
-        """Return the split on another device, so that batches are cut there."""
+        """Return the split on another device, where its batches are then made."""
         return Split(self.images.to(device), self.labels.to(device))
 
 
@@ -84,7 +109,7 @@ class Task:
             )
         for part, split in (("training", self.train), ("test", self.test)):
             if len(split) == 0:
-                raise DataError(f"task {self.name!r} has no {part} images")
+                raise DataError(f"task {self.name!r} has no {part} {split.kind}")
             if int(split.labels.min()) < 0 or int(split.labels.max()) >= len(self.classes):
                 raise DataError(
                     f"task {self.name!r} has {part} labels outside 0..{len(self.classes) - 1}"
@@ -95,9 +120,10 @@ class Task:
 class TaskStream:
     """Tasks in the order in which they are learned, and how their images are normalised.
 
+    Texts are not normalised: their ``mean`` and ``std`` are empty.
     ``scenario`` is "task" (one head per task, the task known at test) or "domain" (one head for
-    all). ``augment`` is the benchmark's own default. ``note`` says what a reader of the numbers
-    must know, such as that only a part of the data set was on disk.
+    all). ``augment`` is the benchmark's own default. ``note`` is for readers of the
+    results, for example that only a part of the data set was on disk.
     """
 
     name: str
@@ -112,13 +138,14 @@ class TaskStream:
         if not self.tasks:
             raise DataError(f"stream {self.name!r} has no tasks")
         for task in self.tasks:
-            if (
-                task.train.image_shape != self.image_shape
-                or task.test.image_shape != self.image_shape
-            ):
-                raise DataError(f"task {task.name!r} has images that are not {self.image_shape}")
-        if not len(self.mean) == len(self.std) == self.image_shape[0]:
-            raise DataError(f"mean and std need {self.image_shape[0]} values, one per channel")
+            for split in (task.train, task.test):
+                if (split.kind, split.input_shape) != (self.kind, self.input_shape):
+                    raise DataError(
+                        f"task {task.name!r} has {split.kind} that are not {self.input_shape}"
+                    )
+        channels = self.image_shape[0] if self.kind == "images" else 0
+        if not len(self.mean) == len(self.std) == channels:
+            raise DataError(f"mean and std need {channels} values, one per channel")
         if self.scenario == "domain" and len(set(self.classes_per_task)) > 1:
             raise DataError(
                 f"stream {self.name!r} cannot be a domain stream: its tasks have "
@@ -133,6 +160,16 @@ class TaskStream:
 
     def __iter__(self) -> Iterator[Task]:
         return iter(self.tasks)
+
+    @property
+    def kind(self) -> Kind:
+        """Return what is to be classified, "images" or "texts"."""
+        return self.tasks[0].train.kind
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Return (channels, height, width) of images, (length, vocabulary) of texts."""
+        return self.tasks[0].train.input_shape
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -1,8 +1,8 @@
-"""Sending the runs of a plan to an engine until all have ended or the user wants to stop.
+"""Send the runs of a plan to an engine until all have ended or the user wants to stop.
 
-Finished runs are skipped, broken ones continue by themselves because their folder says how far they
-are; one that another process works on waits for it. Nothing is kept anywhere else, so the same
-command is the way to go on after any kill.
+Finished runs are skipped. Broken runs continue from their own folder. A run that another process
+works on waits for that process. There is no other state, so the same command continues the plan
+after any kill.
 """
 
 import time
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from nscl.engines.board import Board
+from nscl.engines.display.board import Board
 from nscl.engines.job import Ending, Job, ended_before
-from nscl.engines.waiting import Waiting
-from nscl.training.interrupt import InterruptedRunError, StopSignal
+from nscl.engines.workers.run_queue import RunQueue
+from nscl.training.process.interrupt import InterruptedRunError, StopSignal
 
 PAUSE = 0.1  # seconds between two looks at the children
 
@@ -32,7 +32,7 @@ class Engine(Protocol):
         ...
 
     def start(self, job: Job) -> None:
-        """Begin or continue a run, or have it wait where the engine has a queue of its own."""
+        """Begin or continue a run, or put it into the engine's own queue."""
 
     def begun(self) -> list[Job]:
         """Runs that really began since the last call."""
@@ -50,8 +50,8 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How every run of a plan ended; ``signal`` is what the user stopped it with."""
+class PlanOutcome:
+    """How every run of a plan ended; ``signal`` is the one that the user stopped it with."""
 
     endings: tuple[Ending, ...]
     signal: int | None = None
@@ -63,44 +63,44 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0: all have a result; 2: some have not; 130 or 143: stopped, the same command goes on."""
+        """0: all have a result; 2: some have none; 130 or 143: stopped by a signal."""
         if self.signal is not None:
             return 128 + self.signal
         return 2 if self.troubles else 0
 
 
-def execute(jobs: Sequence[Job], engine: Engine, board: Board) -> Outcome:
+def execute(jobs: Sequence[Job], engine: Engine, board: Board) -> PlanOutcome:
     """Run what is not finished, side by side as far as the engine allows."""
     runs = list({job.name: job for job in jobs}.values())
     finished = {job.name for job in runs if job.directory.is_finished}
-    waiting = Waiting(job for job in runs if job.name not in finished)
+    queue = RunQueue(job for job in runs if job.name not in finished)
     endings = [ended_before(job) for job in runs if job.name in finished]
     with StopSignal() as signal:
         try:
             board.start(runs)
-            for ending in Outcome(tuple(endings)).troubles:
+            for ending in PlanOutcome(tuple(endings)).troubles:
                 board.end(ending)
-            _drain(waiting, engine, board, signal, endings)
+            _drain(queue, engine, board, signal, endings)
         except KeyboardInterrupt:
             raise InterruptedRunError(
-                "left at once; the last checkpoints are whole. Continue with the same command",
+                "left at once; the last checkpoints are complete. Continue with the same command",
                 signal.exit_code,
             ) from None
         finally:
             engine.close()
             board.stop()
-    endings += [Ending(job, "stopped") for job in waiting.jobs]
-    return Outcome(tuple(endings), signal.received)
+    endings += [Ending(job, "stopped") for job in queue.jobs]
+    return PlanOutcome(tuple(endings), signal.received)
 
 
 def _drain(
-    waiting: Waiting, engine: Engine, board: Board, signal: StopSignal, endings: list[Ending]
+    queue: RunQueue, engine: Engine, board: Board, signal: StopSignal, endings: list[Ending]
 ) -> None:
     asked = False
-    while engine.busy or (waiting.jobs and not asked):
-        # First of all: what another process has just finished must not be started.
-        _note(waiting.finished_elsewhere(), waiting, board, endings)
-        while engine.busy < engine.slots and signal.received is None and (job := waiting.next()):
+    while engine.busy or (queue.jobs and not asked):
+        # First: a run that another process has just finished must not be started.
+        _note(queue.finished_elsewhere(), queue, board, endings)
+        while engine.busy < engine.slots and signal.received is None and (job := queue.next()):
             engine.start(job)
         for job in engine.begun():
             board.begin(job)
@@ -108,17 +108,17 @@ def _drain(
             asked = True
             board.say("stopping: each run finishes its step and saves")
             engine.stop()
-        _note(engine.poll(), waiting, board, endings)
+        _note(engine.poll(), queue, board, endings)
         board.tick()
-        if engine.busy or waiting.jobs:
+        if engine.busy or queue.jobs:
             time.sleep(PAUSE)
 
 
-def _note(found: list[Ending], waiting: Waiting, board: Board, endings: list[Ending]) -> None:
-    """Keep how runs ended; one that another process works on goes back."""
+def _note(found: list[Ending], queue: RunQueue, board: Board, endings: list[Ending]) -> None:
+    """Keep how runs ended; a run that another process works on goes back to the queue."""
     for ending in found:
         if ending.state == "locked":
-            waiting.put_back(ending.job)
+            queue.put_back(ending.job)
             board.put_back(ending)
         else:
             endings.append(ending)

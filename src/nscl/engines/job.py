@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from nscl.data.catalogue import find_benchmark
-from nscl.results import FormatError, Result, RunDirectory, run_name
-from nscl.training.config import RunConfig
+from nscl.results import FormatError, Result, RunDirectory
+from nscl.training.config.schema import RunConfig
 
-State = Literal["done", "failed", "killed", "stopped", "locked"]
+EndState = Literal["done", "failed", "killed", "stopped", "locked"]
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,8 @@ class Job:
 
     @cached_property
     def directory(self) -> RunDirectory:
-        """The run's folder, there or not yet."""
-        config = self.config
-        name = run_name(
-            benchmark=config.benchmark,
-            method=config.method,
-            seed=config.seed,
-            config=config.identity(),
-        )
-        return RunDirectory(config.out / name)
+        """The run's folder, which need not exist yet."""
+        return RunDirectory(self.config.out / self.config.run_name)
 
     @property
     def name(self) -> str:
@@ -38,12 +31,12 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """Its name for people."""
         return f"{self.label} seed {self.config.seed}"
 
     @property
     def log(self) -> Path:
-        """What the run's process prints. Hidden, because every visible entry there is a run."""
+        """The output of the run's process. Hidden: every visible entry of the folder is a run."""
         return self.config.out / ".logs" / f"{self.name}.log"
 
     @property
@@ -62,16 +55,16 @@ class Job:
     def tasks(self) -> int:
         """How many tasks it goes through."""
         data = self.config.data
-        whole = data.tasks or find_benchmark(self.config.benchmark).tasks or 1
-        return min(whole, data.first or whole)
+        tasks = data.tasks or find_benchmark(self.config.benchmark).tasks or 1
+        return min(tasks, data.first or tasks)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended; ``error`` is one line. "locked" is no end: another process works on it."""
+    """How a run ended; ``error`` is one line. "locked" means that another process works on it."""
 
     job: Job
-    state: State
+    state: EndState
     error: str = ""
 
 
@@ -80,5 +73,5 @@ def ended_before(job: Job) -> Ending:
     try:
         job.directory.result()
     except FormatError as problem:
-        return Ending(job, "failed", f"{problem}; move its folder away to run it again")
+        return Ending(job, "failed", str(problem))
     return Ending(job, "done")

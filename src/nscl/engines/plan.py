@@ -1,17 +1,20 @@
-"""What is to be run: variants of a method times seeds, on one benchmark; options and grids."""
+"""Plans: variants of methods times seeds on one benchmark, and how options and grids are read."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nscl import pretrained
 from nscl.data.catalogue import find_benchmark
 from nscl.engines.job import Job
-from nscl.engines.local import divided
+from nscl.engines.workers.local import with_thread_share
 from nscl.methods.registry import METHODS, load_method, method_info
-from nscl.training.config import ConfigError, merge
-from nscl.training.prepare import build_config
+from nscl.training.config.build import build_config
+from nscl.training.config.layers import merge
+from nscl.training.config.schema import ConfigError
+from nscl.training.config.short_names import full_name
 
 Settings = Mapping[str, Any]
 NOT_VARIED = {
@@ -29,9 +32,9 @@ NOT_VARIED = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of the final table: a method and what is special about it.
+    """One row of the final table: a method and its special settings.
 
-    A label that a person gave (``named``) says what options cannot, and is kept with the runs.
+    A label that a person gave (``named``) is kept with the runs.
     """
 
     label: str
@@ -41,10 +44,10 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """Variants × seeds on one benchmark; ``settings`` hold for all.
 
-    >>> plan = Plan("split-digits-5", (Variant("plain", "finetune"),), seeds=(0, 1))
+    >>> plan = RunPlan("split-digits-5", (Variant("plain", "finetune"),), seeds=(0, 1))
     >>> [job.title for job in plan.jobs()]
     ['plain seed 0', 'plain seed 1']
     """
@@ -55,9 +58,9 @@ class Plan:
     settings: Settings = field(default_factory=dict)
 
     def jobs(self, *, side_by_side: int | None = 1) -> list[Job]:
-        """All runs, seed by seed, so that a first comparison is there early.
+        """All runs, seed by seed, so that a first comparison is complete early.
 
-        ``side_by_side`` runs share the cores of this machine; None: each has a core of its own.
+        ``side_by_side`` runs share the cores of this machine; None: each has its own core.
         """
         find_benchmark(self.benchmark)
         return [
@@ -67,10 +70,13 @@ class Plan:
         ]
 
     def _job(self, variant: Variant, seed: int, side_by_side: int | None) -> Job:
-        said = merge(merge(self.settings, variant.settings), {"method": variant.method})
+        settings = merge(merge(self.settings, variant.settings), {"method": variant.method})
         label = {"label": variant.label} if variant.named else {}
-        config = build_config(self.benchmark, {**said, **label, "seed": seed})
-        return Job(divided(config, jobs=side_by_side, said=said.get("threads")), variant.label)
+        config = build_config(self.benchmark, {**settings, **label, "seed": seed})
+        return Job(
+            with_thread_share(config, jobs=side_by_side, threads=settings.get("threads")),
+            variant.label,
+        )
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -86,22 +92,22 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     seeds = numbers if "," in text else list(range(sum(numbers)))
     if not seeds or min(seeds) < 0:
         raise ConfigError(
-            f"--seeds {text!r} names no seed: say how many, from 1 on, or which, from 0 on"
+            f"--seeds {text!r} names no seed: give their number, from 1 on, or a list, from 0 on"
         )
     return tuple(dict.fromkeys(seeds))
 
 
 def pick_names(text: str, known: Sequence[str] = ()) -> list[str]:
-    """Names with commas between them; a known name may have commas itself, the longest wins.
+    """Names separated by commas; a known name may contain commas, and the longest wins.
 
     >>> pick_names("finetune, plain,rate 1e-3 ,gem", ["plain, rate 1e-3"])
     ['finetune', 'plain, rate 1e-3', 'gem']
     """
-    whole = {_parts(name): name for name in known}
+    by_parts = {_parts(name): name for name in known}
     parts, names = _parts(text), list[str]()
     while parts:
-        longest = next((n for n in range(len(parts), 0, -1) if parts[:n] in whole), 1)
-        names.append(whole.get(parts[:longest], parts[0]))
+        longest = next((n for n in range(len(parts), 0, -1) if parts[:n] in by_parts), 1)
+        names.append(by_parts.get(parts[:longest], parts[0]))
         parts = parts[longest:]
     return list(dict.fromkeys(names))
 
@@ -111,40 +117,42 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def choose_methods(
-    said: str | Sequence[str], benchmark: str, *, scenario: str | None = None
+    names: str | Sequence[str], benchmark: str, *, scenario: str | None = None
 ) -> tuple[list[str], list[str]]:
-    """Method names, and those that "all" leaves out because the stream is not for them."""
-    names = pick_names(said) if isinstance(said, str) else said
+    """Method names, and the methods that "all" leaves out because they cannot use the stream."""
+    names = pick_names(names) if isinstance(names, str) else names
     if list(names) != ["all"]:
         if not names:
-            raise ConfigError("no method is named: say all, or a,b,c")
+            raise ConfigError("no method is named: use all, or a,b,c")
         if "all" in names:
-            raise ConfigError("all is every method there is: say all alone, or a,b,c")
+            raise ConfigError("all means every method: use all alone, or a,b,c")
         return [method_info(name).name for name in dict.fromkeys(names)], []
-    kind = scenario or find_benchmark(benchmark).scenario
-    fit = [name for name in METHODS if kind in load_method(name).scenarios]
+    entry = find_benchmark(benchmark)
+    known = {name: load_method(name) for name in METHODS}
+    wanted = scenario or entry.scenario
+    fit = [n for n, kind in known.items() if wanted in kind.scenarios and entry.kind in kind.kinds]
     return fit, [name for name in METHODS if name not in fit]
 
 
-def variant(method: str, point: Mapping[str, Any]) -> Variant:
+def make_variant(method: str, point: Mapping[str, Any]) -> Variant:
     """A variant from dotted option names and their values."""
     settings: dict[str, Any] = {}
     for name, value in point.items():
         instead = NOT_VARIED.get(name.replace("-", "_"))
         if instead:
-            raise ConfigError(f"{name!r} is not varied like an option: use {instead}")
+            raise ConfigError(f"{name!r} is not an option to vary: use {instead}")
         settings = merge(settings, nested(name, value))
-    told = " ".join(f"{name.split('.')[-1]}={_told(value)}" for name, value in point.items())
-    return Variant(f"{method} {told}".strip(), method, settings)
+    values = " ".join(f"{name.split('.')[-1]}={_as_text(value)}" for name, value in point.items())
+    return Variant(f"{method} {values}".strip(), method, settings)
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
-    """Turn a dotted name into nested settings; ``method.a`` is an option of the method.
+    """Turn a dotted name, or a short one, into nested settings.
 
-    >>> nested("method.a", 10), nested("optim.lr", 0.1)
+    >>> nested("method.a", 10), nested("lr", 0.1)
     ({'options': {'a': 10}}, {'optim': {'lr': 0.1}})
     """
-    parts = name.replace("-", "_").split(".")
+    parts = full_name(name).replace("-", "_").split(".")
     if parts[0] == "method" and len(parts) > 1:
         parts[0] = "options"
     for part in reversed(parts):
@@ -169,7 +177,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     """Read one ``name=value,value``."""
     name, sign, values = text.partition("=")
     if not sign or not name.strip() or not values.strip():
-        raise ConfigError(f"--set wants name=value,value such as method.a=10,20; not {text!r}")
+        raise ConfigError(f"--set needs name=value,value, for example method.a=10,20; not {text!r}")
     try:
         found = json.loads(f"[{values}]")
     except ValueError:
@@ -178,13 +186,20 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
 
 
 def check_data(benchmark: str, data_dir: Path | None) -> None:
-    """Say once, before any process starts, that data are missing or broken."""
-    from nscl.data.catalogue import FOLDER_PREFIX, find_dataset
-    from nscl.data.locate import require
+    """Report once, before any process starts, that data are missing or broken."""
+    from nscl.data.catalogue import find_dataset, is_own
+    from nscl.data.disk.locate import require
 
-    if not benchmark.startswith(FOLDER_PREFIX) and find_dataset(benchmark).forms:
+    if not is_own(benchmark) and find_dataset(benchmark).forms:
         require(find_dataset(benchmark), benchmark, data_dir)
 
 
-def _told(value: Any) -> str:
+def check_models(jobs: Iterable[Job]) -> None:
+    """Report once, before any process starts, that a pretrained network is missing."""
+    for name in dict.fromkeys(job.config.model.name for job in jobs):
+        if pretrained.is_pretrained(name):
+            pretrained.check(name)
+
+
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)

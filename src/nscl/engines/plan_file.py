@@ -1,6 +1,6 @@
-"""A plan as a file: what to run, what it costs, which figures it should reach.
+"""A plan as a file: runs, cost and expected figures.
 
-Options of the command line make the same object, so there is one way from what was said to runs::
+Options of the command line make the same object, so there is one way from options to runs::
 
     description = "Adam-NSCL against fine-tuning"
     command = "nscl compare --plan experiments/x.toml"
@@ -33,9 +33,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from nscl.engines.plan import Plan, Variant, choose_methods, pick_names, variant
+from nscl.engines.plan import RunPlan, Variant, choose_methods, make_variant, pick_names
+from nscl.messages import did_you_mean
 from nscl.methods.registry import METHODS
-from nscl.training.config import ConfigError, Part, merge, nearest, read_toml, validated
+from nscl.training.config.layers import merge, read_toml
+from nscl.training.config.schema import ConfigError, Part
+from nscl.training.config.validation import validated
 
 ELSEWHERE = {
     "benchmark": "benchmark, outside of all tables",
@@ -45,7 +48,7 @@ ELSEWHERE = {
 
 
 class VariantEntry(Part):
-    """A further row of the table: a name, a method, and what is special about it."""
+    """A further row of the table: a name, a method and its special settings."""
 
     name: str = Field(min_length=1)
     method: str
@@ -53,7 +56,7 @@ class VariantEntry(Part):
 
 
 class PlanFile(Part):
-    """What a plan says; see the module's text for the file."""
+    """The content of a plan file; the module's docstring shows one."""
 
     description: str = ""
     command: str = ""
@@ -70,10 +73,10 @@ class PlanFile(Part):
 
     @classmethod
     def read(cls, path: Path, over: Mapping[str, Any]) -> "PlanFile":
-        """Read a TOML plan; ``over`` is what the command line said instead."""
-        said = {name: value for name, value in over.items() if name != "methods"}
+        """Read a TOML plan; ``over`` has the values of the command line, which win."""
+        given = {name: value for name, value in over.items() if name != "methods"}
         written = read_toml(path)
-        plan = validated(cls, merge(written, said), file=path)
+        plan = validated(cls, merge(written, given), file=path)
         plan._check_expected(path, sweep=written.get("sweep", {}))
         return plan.narrowed(over["methods"]) if over.get("methods") else plan
 
@@ -85,29 +88,30 @@ class PlanFile(Part):
         rest = [name for name in chosen if name not in known]
         _check_rows(rest, known)
         rows = {*rest, *(entry.method for entry in kept)}
-        # Of a row that is left out they are no mistake; of a row that never was they still are.
+        # Overrides of a row that is left out are dropped; of an unknown row they stay an error.
         left_out = self._methods_named() - rows
-        overrides = {name: said for name, said in self.overrides.items() if name not in left_out}
+        overrides = {name: v for name, v in self.overrides.items() if name not in left_out}
         return self.model_copy(update={"methods": rest, "variants": kept, "overrides": overrides})
 
     def _check_expected(self, path: Path, *, sweep: Mapping[str, Any]) -> None:
-        """Refuse figures of no row of the plan as it is written: the command line may change it."""
+        """Refuse figures of an unknown row; rows are those of the file, before the command line."""
         methods, points = sorted(self._methods_named()), grid_points(sweep)
-        labels = [variant(method, point).label for method in methods for point in points]
+        labels = [make_variant(method, point).label for method in methods for point in points]
         rows = list(dict.fromkeys([*methods, *(entry.name for entry in self.variants), *labels]))
         for name in self.expected:
             if name not in rows:
-                told = f"figures are expected of {name!r}, which is no row of the plan."
-                raise ConfigError(f"{path}: {told}{nearest(name, rows)}")
+                hint = did_you_mean(name, rows, otherwise=f"; its rows: {', '.join(rows)}")
+                wrong = f"figures are expected of {name!r}, which is not a row of the plan"
+                raise ConfigError(f"{path}: {wrong}{hint}")
 
     def _check_settings(self) -> None:
-        """Refuse what a plan says elsewhere: in a table of settings nothing would read it."""
+        """Refuse settings that have their own place in a plan: in a table they have no effect."""
         tables = {"settings": self.settings}
-        tables |= {f"overrides.{method}": said for method, said in self.overrides.items()}
+        tables |= {f"overrides.{method}": table for method, table in self.overrides.items()}
         tables |= {f"variant {entry.name!r}": entry.settings for entry in self.variants}
-        for table, said in tables.items():
-            for name in said.keys() & ELSEWHERE.keys():
-                raise ConfigError(f"{name!r} in {table} has no effect: use {ELSEWHERE[name]}")
+        for title, table in tables.items():
+            for name in table.keys() & ELSEWHERE.keys():
+                raise ConfigError(f"{name!r} in {title} has no effect: use {ELSEWHERE[name]}")
 
     def _methods_named(self) -> set[str]:
         listed = pick_names(self.methods) if isinstance(self.methods, str) else self.methods
@@ -119,43 +123,48 @@ class PlanFile(Part):
         """The seeds one by one."""
         seeds = range(self.seeds) if isinstance(self.seeds, int) else dict.fromkeys(self.seeds)
         if not list(seeds) or min(seeds) < 0:
-            raise ConfigError(f"seeds = {self.seeds} names no seed: say how many, or which")
+            raise ConfigError(f"seeds = {self.seeds} names no seed: give their number or a list")
         return tuple(seeds)
 
-    def plan(self, said: Mapping[str, Any]) -> tuple[Plan, tuple[str, ...]]:
-        """The runs, and what is worth telling before they start; ``said`` wins over the file."""
+    def plan(self, given: Mapping[str, Any]) -> tuple[RunPlan, tuple[str, ...]]:
+        """The runs, and notes to show before they start; ``given`` wins over the file."""
         self._check_settings()
-        scenario = merge(self.settings, said).get("data", {}).get("scenario")
+        scenario = merge(self.settings, given).get("data", {}).get("scenario")
         names, unfit = (
             choose_methods(self.methods, self.benchmark, scenario=scenario)
             if self.methods
             else ([], [])
         )
-        notes = [f"note: not for this kind of stream: {', '.join(unfit)}"] if unfit else []
+        notes = (
+            [f"note: left out because they cannot use this stream: {', '.join(unfit)}"]
+            if unfit
+            else []
+        )
         notes += [f"note: cost: {_listed(self.cost)}"] if self.cost else []
-        rows = tuple(self._rows(names, said))
+        rows = tuple(self._rows(names, given))
         if not rows:
             raise ConfigError("nothing to run: name methods (all, or a,b,c) or variants")
         _check_labels(rows, self.overrides)
         settings = merge(self.settings, {"preset": self.preset})
-        return Plan(self.benchmark, rows, self.all_seeds, settings), tuple(notes)
+        return RunPlan(self.benchmark, rows, self.all_seeds, settings), tuple(notes)
 
-    def _rows(self, names: list[str], said: Mapping[str, Any]) -> Iterator[Variant]:
+    def _rows(self, names: list[str], given: Mapping[str, Any]) -> Iterator[Variant]:
         for method in names:
-            mine = merge(self.overrides.get(method, {}), said)
+            mine = merge(self.overrides.get(method, {}), given)
             for point in grid_points(self.sweep):
-                yield _over(mine, variant(method, point))
+                yield _over(mine, make_variant(method, point))
         for entry in self.variants:
-            mine = merge(merge(self.overrides.get(entry.method, {}), entry.settings), said)
+            mine = merge(merge(self.overrides.get(entry.method, {}), entry.settings), given)
             yield Variant(entry.name, entry.method, mine, named=True)
 
 
 def _check_rows(names: Sequence[str], variants: Sequence[str]) -> None:
-    """Refuse what is neither a method nor a variant: a variant may have been misspelled."""
+    """Refuse a name that is neither a method nor a variant; a variant may be misspelled."""
     for name in names:
         if variants and name not in METHODS and name != "all" and ":" not in name:
-            near = nearest(name, [*variants, *METHODS])
-            raise ConfigError(f"there is no method and no variant {name!r}.{near}")
+            known = [*variants, *METHODS]
+            hint = did_you_mean(name, known, otherwise=f"; known: {', '.join(known)}")
+            raise ConfigError(f"there is no method and no variant {name!r}{hint}")
 
 
 def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -167,7 +176,7 @@ def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
     axes = dict(_flat(sweep))
     for name, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise ConfigError(f"sweep {name!r} wants a list of values, not {values!r}")
+            raise ConfigError(f"sweep {name!r} needs a list of values, not {values!r}")
     return [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
 
 

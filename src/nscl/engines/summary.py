@@ -7,23 +7,23 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from nscl.engines.display.text import shorten_distinct
 from nscl.engines.job import Job
-from nscl.engines.wording import apart
 from nscl.metrics import Summary, summary
 from nscl.results import Result, by_remark, remarks
 
 FIGURES = ("acc", "bwt", "forgetting", "learning_accuracy", "seconds")
 HEADS = ("ACC %", "BWT", "forgetting", "learning acc. %", "seconds")
-EXPENDABLE = ("seconds", "learning acc. %", "forgetting", "expected")  # the first goes first
-LAST = ("seeds", "BWT")  # go where not even a short label has room beside them
-LABEL, SHORT_LABEL = 30, 12  # what a longer label is left before columns go, and before the last
+EXPENDABLE = ("seconds", "learning acc. %", "forgetting", "expected")  # dropped in this order
+LAST = ("seeds", "BWT")  # dropped where not even a short label fits beside them
+LABEL, SHORT_LABEL = 30, 12  # least widths of a longer label: before columns go, and before LAST go
 GAP = 2  # between columns
 KEEPS_DATA = "*"
 FOOTNOTE = "* keeps old data"
 
 
 @dataclass(frozen=True)
-class Row:
+class SummaryRow:
     """One variant over its seeds."""
 
     label: str
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def keeps_data(self) -> bool:
-        """Whether the method keeps samples of old tasks, which makes it no fair rival."""
+        """Whether the method keeps samples of old tasks, so that it is not a fair comparison."""
         return self.stores == "data"
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,61 +44,62 @@ class Row:
         return {**who, **figures, "remarks": list(self.remarks)}
 
 
-def summarise(jobs: Sequence[Job]) -> list[Row]:
+def summarise(jobs: Sequence[Job]) -> list[SummaryRow]:
     """A row per label, in the plan's order, of the runs whose result can be read."""
     finished = [(job, result) for job in jobs if (result := job.result()) is not None]
     labels = dict.fromkeys(job.label for job, _ in finished)
     return [_row(label, [r for job, r in finished if job.label == label]) for label in labels]
 
 
-def _row(label: str, results: list[Result]) -> Row:
+def _row(label: str, results: list[Result]) -> SummaryRow:
     figures = {name: summary(getattr(r, name) for r in results) for name in FIGURES}
     seeds = tuple(r.seed for r in results)
-    return Row(label, results[0].stores, seeds, figures, remarks(results))
+    return SummaryRow(label, results[0].stores, seeds, figures, remarks(results))
 
 
-def footnotes(rows: Sequence[Row]) -> list[str]:
-    """What must stand beside the numbers."""
+def footnotes(rows: Sequence[SummaryRow]) -> list[str]:
+    """Notes that belong to the numbers."""
     star = [FOOTNOTE] if any(row.keeps_data for row in rows) else []
     return star + by_remark((row.label, row.remarks) for row in rows)
 
 
 def table(
-    rows: Sequence[Row],
+    rows: Sequence[SummaryRow],
     *,
     expected: Mapping[str, Mapping[str, Any]] | None = None,
     width: int | None = None,
 ) -> Table:
     """The rows as a table; with expected figures beside the measured ones where there are any.
 
-    Of a screen's ``width`` the figures that matter least are left out and long labels are
-    shortened, rather than figures cut.
+    Where ``width`` is too small, the least important figures are left out and long labels are
+    shortened; figures are never cut.
     """
-    columns = fitted(_columns(rows, expected or {}), width)
+    columns = fitted_columns(_columns(rows, expected or {}), width)
     view = Table(box=None, pad_edge=False)
     for head in columns:
         view.add_column(head, justify="right" if head else "left", no_wrap=True)
     for cells in zip(*columns.values(), strict=True):
-        view.add_row(*map(Text, cells))  # as texts: "[a=30]" in a name of a plan is no markup
+        view.add_row(*map(Text, cells))  # as texts: "[a=30]" in a name of a plan is not markup
     return view
 
 
 def _columns(
-    rows: Sequence[Row], expected: Mapping[str, Mapping[str, Any]]
+    rows: Sequence[SummaryRow], expected: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[str]]:
     columns = {"": [row.label + (KEEPS_DATA if row.keeps_data else "") for row in rows]}
     for name, head in zip(FIGURES, HEADS, strict=True):
-        whole = {"signed": name == "bwt", "whole": name == "seconds"}
-        columns[head] = [_cell(row.figures[name], **whole) for row in rows]
+        style = {"signed": name == "bwt", "rounded": name == "seconds"}
+        columns[head] = [_cell(row.figures[name], **style) for row in rows]
     if expected:
         columns["expected"] = [_expected(expected.get(row.label, {})) for row in rows]
     return {**columns, "seeds": [str(len(row.seeds)) for row in rows]}
 
 
-def fitted(columns: Mapping[str, list[str]], width: int | None) -> dict[str, list[str]]:
-    """The columns that have room side by side: long labels give way, then columns, then both.
+def fitted_columns(columns: Mapping[str, list[str]], width: int | None) -> dict[str, list[str]]:
+    """The columns that fit side by side: long labels shrink first, then columns go.
 
-    >>> fitted({"": ["Ridge, norms free"], "ACC %": ["97.40 ± 0.20"], "seconds": ["12.50"]}, 27)
+    >>> names, acc = ["Ridge, norms free"], ["97.40 ± 0.20"]
+    >>> fitted_columns({"": names, "ACC %": acc, "seconds": ["12.50"]}, 27)
     {'': ['Ridge,…s free'], 'ACC %': ['97.40 ± 0.20']}
     """
     shown = dict(columns)
@@ -107,19 +108,19 @@ def fitted(columns: Mapping[str, list[str]], width: int | None) -> dict[str, lis
     longest = max(map(len, columns[""]), default=0)
     for least, heads in ((LABEL, EXPENDABLE), (SHORT_LABEL, LAST)):
         for head in heads:
-            if _room(shown, width) < min(least, longest):
+            if _label_width(shown, width) < min(least, longest):
                 shown.pop(head, None)
-    return {**shown, "": apart(columns[""], _room(shown, width))}
+    return {**shown, "": shorten_distinct(columns[""], _label_width(shown, width))}
 
 
-def _room(columns: Mapping[str, list[str]], width: int) -> int:
-    """What the figures leave for labels."""
+def _label_width(columns: Mapping[str, list[str]], width: int) -> int:
+    """The width that the figures leave for labels."""
     figures = [(head, *cells) for head, cells in columns.items() if head]
     return width - sum(max(map(len, texts)) + GAP for texts in figures)
 
 
-def _cell(value: Summary, *, signed: bool, whole: bool) -> str:
-    digits = 0 if whole and value.mean >= 100 else 2
+def _cell(value: Summary, *, signed: bool, rounded: bool) -> str:
+    digits = 0 if rounded and value.mean >= 100 else 2
     mean = f"{value.mean:{'+' if signed else ''}z.{digits}f}"
     return mean if value.std is None else f"{mean} ± {value.std:.{digits}f}"
 

@@ -1,4 +1,9 @@
-"""Continual-learning methods, one per file, on one interface; listing them needs no torch."""
+"""Continual-learning methods on one interface; listing them needs no torch.
+
+``base`` is the interface, ``registry`` the list. Folders hold methods of one kind: ``baselines``,
+``projection``, ``regularization``, ``replay``, ``distillation``, ``instaparam``. A method's values
+in presets stand in ``presets``. To add a method, see docs/own-method.md.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,7 @@
-"""What a continual-learning method is: a few hooks around one training loop for all.
+"""The interface of a continual-learning method: a few hooks around one training loop.
 
 The loop owns data, optimizer steps, evaluation and checkpoints; a method says what it adds. Hooks
-receive what they need and return what they add, the loop never asks which method it runs. A plain
+receive what they need and return what they add; the loop never asks which method it runs. A plain
 ``Method`` is fine-tuning.
 
 The life of a task, and what survives a kill::
@@ -17,7 +17,7 @@ The life of a task, and what survives a kill::
     end_task(t)                   importances, covariances, memories of old samples
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,47 +31,90 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from nscl.data.batches import Batches
+from nscl.data.catalogue import Kind
+from nscl.data.inputs import Inputs
 from nscl.data.tasks import Split, TaskStream
+from nscl.errors import NsclError
 from nscl.methods.registry import Stores
 from nscl.models.heads import TaskModel
 
 
 class Options(BaseModel):
-    """A method's options: validated, frozen, reachable as ``--method.NAME``."""
+    """A method's options: validated, frozen, reachable as ``--method.NAME``.
+
+    ``used_with`` names options that have an effect only with a value of another one. The condition
+    is ``"OTHER VALUE"``, ``"OTHER not VALUE"`` or ``"OTHER above 0"``:
+
+    >>> class Chosen(Options):
+    ...     used_with: ClassVar[Mapping[str, str]] = {"gamma": "form online"}
+    ...     form: str = "separate"
+    ...     gamma: float = 1.0
+    >>> Chosen(gamma=0.5).unread(), Chosen(form="online").unread()
+    ({'gamma': 'form online'}, {})
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    used_with: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _none(cls, values: Any) -> Any:
-        """``none`` is how None is typed, in files too, where an option may be None."""
+        """Read ``none`` as None where an option may be None: on the command line and in files."""
         if not isinstance(values, Mapping):
             return values
         fields = cls.model_fields.items()
         may = {name for name, field in fields if NoneType in get_args(field.annotation)}
         return {k: None if v == "none" and k in may else v for k, v in values.items()}
 
-    def unread(self) -> Mapping[str, str]:
-        """Options that nothing reads beside the others, and what each of them belongs to."""
-        return {}
+    def unread(self) -> dict[str, str]:
+        """Options without an effect beside the others, each with the condition it waits for."""
+        missing = {name: self._missing(name) for name in self.used_with}
+        return {name: condition for name, condition in missing.items() if condition}
+
+    def _missing(self, name: str) -> str | None:
+        """The condition that does not hold: the option's own, or that of the option it needs."""
+        condition = self.used_with.get(name)
+        if condition is None:
+            return None
+        other, wanted = condition.split(" ", 1)
+        holds = _holds(getattr(self, other), wanted)
+        return self._missing(other) or (None if holds else condition)
 
     def settled(self, benchmark: str, data_dir: Path | None) -> Self:
-        """What depends on the disk, written out: asked before the run has its name."""
+        """The same with what depends on the disk filled in; called before the run is named."""
         return self
+
+
+def _holds(value: Any, wanted: str) -> bool:
+    if wanted == "above 0":
+        return bool(value > 0)
+    if wanted.startswith("not "):
+        return str(value) != wanted.removeprefix("not ")
+    return str(value) == wanted
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch of the task being learned, on the training device."""
+    """One batch of the task being learned, on the training device.
 
-    images: Tensor
+    ``inputs`` is what the network takes: images, or token ids and attention mask of texts.
+    """
+
+    inputs: Inputs
     labels: Tensor
     task: int
+
+    @property
+    def images(self) -> Tensor:
+        """The inputs of a method that is for pictures only."""
+        if not isinstance(self.inputs, Tensor):
+            raise NsclError("this batch has no images: its inputs are texts, see batch.inputs")
+        return self.inputs
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step's forward pass gives: the loss to descend, and logits to count hits with."""
+    """The result of a step's forward pass: the loss to minimise, and logits for the accuracy."""
 
     loss: Tensor
     logits: Tensor
@@ -99,7 +142,7 @@ class Rates(Protocol):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a step is a rate times the gradient, and nothing else."""
+        """Whether a step is the rate times the gradient only."""
         ...
 
     @property
@@ -141,15 +184,21 @@ class Lab:
         """Number of tasks in the stream."""
         return len(self.stream)
 
+    def head_group(self, parameters: Iterable[nn.Parameter]) -> dict[str, Any]:
+        """A group of an optimizer for heads: a rate of their own, and no weight decay."""
+        return {"params": list(parameters), "lr": self.rates.heads_lr, "weight_decay": 0.0}
+
 
 class Method:
     """Fine-tuning: the base on which every other method adds its few hooks."""
 
     options_type: ClassVar[type[Options]] = Options
     scenarios: ClassVar[tuple[str, ...]] = ("task", "domain")
+    #: What it can learn from; a method that changes or draws pictures has "images" only.
+    kinds: ClassVar[tuple[Kind, ...]] = ("images", "texts")
     #: The one or two options that set the method's strength, and the values `nscl tune` tries.
     tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    #: What a method of one's own keeps of old tasks; the registry says it of those listed there.
+    #: What a user's own method keeps of old tasks; the registry has it for listed methods.
     stores: ClassVar[Stores] = "parameters"
 
     def __init__(self, lab: Lab, options: Options) -> None:
@@ -172,11 +221,11 @@ class Method:
 
     @classmethod
     def strengths(cls, options: Any) -> Mapping[str, tuple[float, ...]]:
-        """What ``nscl tune`` varies with these options: a value that nothing reads is no trial."""
+        """What ``nscl tune`` varies with these options; not an option without effect."""
         return cls.tuning
 
     def is_untrained(self, task: int) -> bool:
-        """Whether a task begins with random weights: the first, or all where each starts anew."""
+        """Whether a task begins with random weights: the first, or all if each starts again."""
         return task == 0
 
     def training_split(self, task: int) -> Split:
@@ -201,7 +250,7 @@ class Method:
         """Backbone, normalisation layers and the current head; old heads are not in it at all.
 
         A zero gradient would not be enough to keep them: weight decay and momentum move weights
-        without one (METHODS §1.2).
+        without one (docs/methods.md, "Notation and protocol").
         """
         rates = self.lab.rates
         rate = rates.backbone_lr(0 if self.is_untrained(task) else task)
@@ -210,23 +259,23 @@ class Method:
         head = [p for _, p in self.model.head_parameters(task)]
         groups = [
             {"params": backbone, "lr": rate, "weight_decay": rates.weight_decay},
-            {"params": head, "lr": rates.heads_lr, "weight_decay": 0.0},
+            self.lab.head_group(head),
             {"params": norms, "lr": rates.norms_lr, "weight_decay": rates.weight_decay},
         ]
         return [group for group in groups if group["params"]]
 
-    def logits(self, images: Tensor, task: int) -> Tensor:
-        """What the network answers about images of a task."""
-        output: Tensor = self.model(images, task)
+    def logits(self, inputs: Any, task: int) -> Tensor:
+        """The network's answer to samples of a task."""
+        output: Tensor = self.model(inputs, task)
         return output
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
         """Forward pass and loss of one step."""
-        logits = self.logits(batch.images, batch.task)
+        logits = self.logits(batch.inputs, batch.task)
         return Outcome(F.cross_entropy(logits, batch.labels), logits, batch.labels)
 
     def learners(self) -> Sequence[nn.Module]:
-        """The networks that steps move: processes of one run keep their buffers equal."""
+        """The networks that steps change: processes of one run keep their buffers equal."""
         return (self.model,)
 
     def after_backward(self, batch: Batch, phase: Phase) -> None:
@@ -251,7 +300,7 @@ class Method:
         return {}
 
     def notes(self) -> dict[str, Any]:
-        """What a reader of the numbers must know, such as which further images were used."""
+        """Facts for readers of the results, for example which further images were used."""
         return {}
 
     def spectra(self) -> Mapping[str, tuple[Tensor, Tensor]]:
@@ -267,14 +316,14 @@ class Method:
         return {}
 
     def load_task_state(self, state: Mapping[str, Any]) -> None:
-        """Take ``task_state`` back."""
+        """Restore ``task_state``."""
 
     def epoch_state(self) -> dict[str, Any]:
         """State that changes within a task."""
         return {}
 
     def load_epoch_state(self, state: Mapping[str, Any]) -> None:
-        """Take ``epoch_state`` back."""
+        """Restore ``epoch_state``."""
 
     def close(self) -> None:
-        """Give up hooks and files."""
+        """Remove hooks and close files."""

@@ -1,8 +1,8 @@
-"""The heads of the first so many tasks as one wide layer: all of them in one multiplication.
+"""The heads of the first tasks as one wide layer: all of them in one multiplication.
 
-A loop over heads would make every step dearer with every task, and so would an optimizer that
-holds two small tensors per head. Here the heads' weights lie one below the other in one tensor;
-in a mixed batch each sample's softmax runs over the rows of its own head.
+A loop over heads would make steps more expensive with every task, and so would an optimizer that
+holds two small tensors per head. Here the heads' weights lie one below the other in one tensor; in
+a mixed batch each sample's softmax runs over the rows of its own head.
 """
 
 import torch
@@ -40,7 +40,7 @@ class OldHeads:
 
     @property
     def tasks(self) -> int:
-        """Of how many tasks."""
+        """Number of tasks."""
         return len(self._starts)
 
     @property
@@ -49,7 +49,7 @@ class OldHeads:
         return [self.weight, self.bias] if self.weight.requires_grad else []
 
     def logits(self, features: Tensor) -> Tensor:
-        """What all heads say about every sample, side by side: ``[samples, Σ classes]``."""
+        """The logits of all heads for every sample, side by side: ``[samples, Σ classes]``."""
         return F.linear(features, self.weight, self.bias)
 
     def own_logits(self, features: Tensor, tasks: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class LearningHeads:
         self._stack: OldHeads | None = None
 
     def stacked(self, tasks: int) -> OldHeads:
-        """The heads of the first so many tasks, the same object until they are released."""
+        """The heads of the first ``tasks`` tasks, the same object until they are released."""
         if self._stack is None or self._stack.tasks != tasks:
             self.release()
             self._stack = OldHeads(self._model, tasks, learn=True)

@@ -1,10 +1,10 @@
-"""Which methods there are, told without importing torch; unknown names suggest the nearest."""
+"""The list of methods, without importing torch; unknown names suggest the nearest."""
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from nscl.errors import NsclError
+from nscl.messages import did_you_mean
 
 if TYPE_CHECKING:
     from nscl.methods.base import Method
@@ -14,7 +14,7 @@ Stores = Literal["nothing", "parameters", "data"]
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """A method as it is listed: what it keeps of old tasks, what it needs, where it is from."""
+    """A method as it is listed: what it keeps of old tasks, what it needs, its paper."""
 
     name: str
     target: str  # module:Class
@@ -41,35 +41,35 @@ METHODS: dict[str, MethodInfo] = {
     for info in (
         MethodInfo(
             "finetune",
-            "nscl.methods.finetune:Finetune",
+            "nscl.methods.baselines.finetune:Finetune",
             "train on one task after the other, protect nothing (lower bound)",
             "nothing",
             "-",
         ),
         MethodInfo(
             "joint",
-            "nscl.methods.joint:Joint",
+            "nscl.methods.baselines.joint:Joint",
             "train on all tasks so far together (upper bound)",
             "data",
             "-",
         ),
         MethodInfo(
             "independent",
-            "nscl.methods.independent:Independent",
+            "nscl.methods.baselines.independent:Independent",
             "one network per task: no forgetting, no transfer",
             "parameters",
             "-",
         ),
         MethodInfo(
             "frozen",
-            "nscl.methods.frozen:Frozen",
+            "nscl.methods.baselines.frozen:Frozen",
             "the backbone stands still after the first task; only heads are trained",
             "nothing",
             "-",
         ),
         MethodInfo(
             "nscl",
-            "nscl.methods.nscl:NSCL",
+            "nscl.methods.projection.nscl:NSCL",
             "nscl.Memory as it comes, with recall: old weights held softly by both factors, old "
             "answers distilled",
             "parameters",
@@ -77,98 +77,98 @@ METHODS: dict[str, MethodInfo] = {
         ),
         MethodInfo(
             "adam-nscl",
-            "nscl.methods.adam_nscl:AdamNSCL",
+            "nscl.methods.projection.adam_nscl:AdamNSCL",
             "updates projected into the null space of old features' covariance; norms by EWC",
             "parameters",
             _PAPERS["nscl"],
         ),
         MethodInfo(
             "gem",
-            "nscl.methods.gem:GEM",
+            "nscl.methods.replay.gem:GEM",
             "no step may raise any old task's loss on kept images; steps cost more with every task",
             "data",
             "Lopez-Paz & Ranzato, NIPS 2017",
         ),
         MethodInfo(
             "a-gem",
-            "nscl.methods.a_gem:AGEM",
+            "nscl.methods.replay.a_gem:AGEM",
             "no step may raise the mean loss on a batch of kept images",
             "data",
             "Chaudhry et al., ICLR 2019",
         ),
         MethodInfo(
             "mega",
-            "nscl.methods.mega:MEGA",
+            "nscl.methods.replay.mega:MEGA",
             "current and memory gradient mixed by their losses (variants mega-i, mega-ii)",
             "data",
             "Guo et al., NeurIPS 2020",
         ),
         MethodInfo(
             "owm",
-            "nscl.methods.owm:OWM",
+            "nscl.methods.projection.owm:OWM",
             "updates softly orthogonal to old inputs, per task or recursively per batch",
             "parameters",
             _PAPERS["owm"],
         ),
         MethodInfo(
             "gpm",
-            "nscl.methods.gpm:GPM",
+            "nscl.methods.projection.gpm:GPM",
             "updates orthogonal to a growing basis of old inputs of a few samples",
             "parameters",
             _PAPERS["gpm"],
         ),
         MethodInfo(
             "sgp",
-            "nscl.methods.sgp:SGP",
+            "nscl.methods.projection.sgp:SGP",
             "gpm with an importance per direction: held directions are scaled, not forbidden",
             "parameters",
             _PAPERS["sgp"],
         ),
         MethodInfo(
             "adns",
-            "nscl.methods.adns:AdNS",
+            "nscl.methods.projection.adns:AdNS",
             "adam-nscl with null spaces combined over tasks and a teacher for each new task",
             "parameters",
             _PAPERS["adns"],
         ),
         MethodInfo(
             "connector",
-            "nscl.methods.connector:Connector",
+            "nscl.methods.projection.connector:Connector",
             "the weighted mean of an adam-nscl network and a free one",
             "parameters",
             _PAPERS["connector"],
         ),
         MethodInfo(
             "ewc",
-            "nscl.methods.ewc:EWC",
+            "nscl.methods.regularization.ewc:EWC",
             "parameters held by their Fisher information on old tasks",
             "parameters",
             "Kirkpatrick et al., PNAS 2017",
         ),
         MethodInfo(
             "mas",
-            "nscl.methods.mas:MAS",
+            "nscl.methods.regularization.mas:MAS",
             "parameters held by how much the outputs depend on them; importances need no labels",
             "parameters",
             "Aljundi et al., ECCV 2018",
         ),
         MethodInfo(
             "si",
-            "nscl.methods.si:SI",
+            "nscl.methods.regularization.si:SI",
             "parameters held by their share in the fall of old tasks' losses",
             "parameters",
             "Zenke et al., ICML 2017",
         ),
         MethodInfo(
             "lwf",
-            "nscl.methods.lwf:LwF",
+            "nscl.methods.distillation.lwf:LwF",
             "old heads distilled from the previous network on new images; new head warmed up",
             "parameters",
             _PAPERS["lwf"],
         ),
         MethodInfo(
             "muc-mas",
-            "nscl.methods.muc_mas:MUCMAS",
+            "nscl.methods.regularization.muc_mas:MUCMAS",
             "MAS importances of several classifiers made to disagree on unlabelled images",
             "parameters",
             _PAPERS["muc"],
@@ -176,7 +176,7 @@ METHODS: dict[str, MethodInfo] = {
         ),
         MethodInfo(
             "gd-wild",
-            "nscl.methods.gd_wild:GDWild",
+            "nscl.methods.distillation.gd_wild.method:GDWild",
             "distillation from the previous network, a new teacher and both, on images of the wild",
             "data",
             _PAPERS["gd"],
@@ -184,7 +184,7 @@ METHODS: dict[str, MethodInfo] = {
         ),
         MethodInfo(
             "instaparam",
-            "nscl.methods.instaparam:InstAParam",
+            "nscl.methods.instaparam.method:InstAParam",
             "a controller per task chooses, for every image, crops of shared super kernels",
             "parameters",
             "Chen et al., NeurIPS 2020",
@@ -203,18 +203,17 @@ def method_info(name: str) -> MethodInfo:
     if "." in name:
         module, _, attribute = name.rpartition(".")
         raise NsclError(f"there is no method {name!r}: write your own as '{module}:{attribute}'")
-    near = difflib.get_close_matches(name, METHODS, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise NsclError(f"there is no method {name!r}.{hint} Known: {', '.join(METHODS)}")
+    hint = did_you_mean(name, METHODS)
+    raise NsclError(f"there is no method {name!r}{hint}; known: {', '.join(METHODS)}")
 
 
 def stores_of(name: str) -> Stores:
-    """What a method keeps of old tasks; one of somebody's own says it by its class."""
+    """What a method keeps of old tasks; a user's own class has it as an attribute."""
     return METHODS[name].stores if name in METHODS else load_method(name).stores
 
 
 def load_method(name: str) -> "type[Method]":
     """Import a method's class."""
-    from nscl.methods.own import import_method
+    from nscl.methods.loading import import_method
 
     return import_method(method_info(name).target)

@@ -1,4 +1,4 @@
-"""How well a stream of tasks was learned and kept: the accuracy matrix and what is read from it."""
+"""How well a stream of tasks was learned and kept: the accuracy matrix and its figures."""
 
 from nscl.metrics.accuracy import AccuracyMatrix
 from nscl.metrics.errors import MetricError

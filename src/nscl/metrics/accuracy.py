@@ -31,8 +31,8 @@ Row = tuple[float | None, ...]
 class AccuracyMatrix:
     """Accuracies in percent, one row per finished task; entries above the diagonal may be None.
 
-    A row holds at least the tasks trained so far. It may go on with tasks not trained yet (a number
-    where they were tested all the same, None where not), so a running experiment is a valid matrix.
+    A row has at least the tasks trained so far. Tasks not trained yet may follow: a number where
+    they were tested, None where not. So a running experiment is a valid matrix.
 
     >>> matrix = AccuracyMatrix([[80], [85, 90], [75, 88, 70]])
     >>> round(matrix.acc, 3), matrix.bwt, matrix.forgetting, matrix.learning_accuracy
@@ -80,7 +80,7 @@ class AccuracyMatrix:
         """Forward transfer against ``baseline[j]``, the untrained network's accuracy on task j.
 
         Ask for it only where tasks share one head. With a head per task R[j-1][j] is the accuracy
-        of a head never trained, which is chance, and so is this number; no table holds it unasked.
+        of a head never trained, so this number is chance. No table has it by default.
         """
         last = self._last()
         if len(baseline) <= last:

@@ -1,7 +1,7 @@
-"""What can be wrong with the numbers a metric is given."""
+"""The error of metrics."""
 
 from nscl.errors import NsclError
 
 
 class MetricError(NsclError, ValueError):
-    """A metric was asked of numbers that do not allow it: names the entry and the reason."""
+    """A metric cannot be computed from its numbers: names the entry and the reason."""

@@ -1,4 +1,7 @@
-"""Networks for streams of tasks; names and listings come without torch, networks bring it."""
+"""Networks for streams of tasks: backbones by name, heads, statistics of normalisation layers.
+
+Listing the models does not import torch; names that need it are imported when first used.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,12 +10,12 @@ from nscl.models.errors import ModelError
 from nscl.models.registry import MODELS, ModelInfo, build_backbone, build_model, list_models
 
 if TYPE_CHECKING:
-    from nscl.models.convnet import ConvNet
+    from nscl.core.model.elementwise import NORM_TYPES
     from nscl.models.heads import MultiHead, SingleHead, TaskModel
-    from nscl.models.mlp import MLP
-    from nscl.models.norms import NORM_TYPES
+    from nscl.models.networks.convnet import ConvNet
+    from nscl.models.networks.mlp import MLP
+    from nscl.models.networks.preact_resnet import PreActResNet18
     from nscl.models.per_task_statistics import NormStatistics
-    from nscl.models.preact_resnet import PreActResNet18
 
 __all__ = [
     "MLP",
@@ -32,20 +35,20 @@ __all__ = [
 ]
 
 _LATE = {
-    "ConvNet": "convnet",
-    "MLP": "mlp",
-    "MultiHead": "heads",
-    "NORM_TYPES": "norms",
-    "NormStatistics": "per_task_statistics",
-    "PreActResNet18": "preact_resnet",
-    "SingleHead": "heads",
-    "TaskModel": "heads",
+    "ConvNet": "nscl.models.networks.convnet",
+    "MLP": "nscl.models.networks.mlp",
+    "MultiHead": "nscl.models.heads",
+    "NORM_TYPES": "nscl.core.model.elementwise",
+    "NormStatistics": "nscl.models.per_task_statistics",
+    "PreActResNet18": "nscl.models.networks.preact_resnet",
+    "SingleHead": "nscl.models.heads",
+    "TaskModel": "nscl.models.heads",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATE:
-        return getattr(import_module(f"nscl.models.{_LATE[name]}"), name)
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a model somebody asks for."""
+"""The error about a model that cannot be built or used."""
 
 from nscl.errors import NsclError
 

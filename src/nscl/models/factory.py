@@ -1,12 +1,13 @@
-"""Anyone's backbone by ``package.module:factory``: found, called and checked."""
+"""Backbones given as ``package.module:factory``: imported, called and checked."""
 
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nscl.errors import NsclError
+from nscl.messages import did_you_mean, one_line
 from nscl.models.errors import ModelError
-from nscl.models.wording import did_you_mean, one_line
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,22 +33,22 @@ def load_factory(path: str) -> Callable[..., Any]:
 
 def call_factory(
     factory: Callable[..., Any],
-    image_shape: Sequence[int],
+    shape: Sequence[int],
     *,
     name: str,
     options: Mapping[str, Any],
 ) -> "nn.Module":
-    """Call ``factory(image_shape, **options)`` and make sure that a module comes back."""
+    """Call ``factory(shape, **options)`` and make sure that a module comes back."""
     from torch import nn
 
     _check_options(factory, options, name)
     try:
-        module = factory(tuple(image_shape), **options)
-    except ModelError:
+        module = factory(tuple(shape), **options)
+    except NsclError:
         raise
     except Exception as error:
         raise ModelError(
-            f"model {name!r} failed for images {tuple(image_shape)}: {one_line(error)}"
+            f"model {name!r} failed for {_described(shape)} {tuple(shape)}: {one_line(error)}"
         ) from error
     if not isinstance(module, nn.Module):
         raise ModelError(
@@ -55,6 +56,10 @@ def call_factory(
             f"{type(module).__name__}"
         )
     return module
+
+
+def _described(shape: Sequence[int]) -> str:
+    return "texts" if len(shape) == 2 else "images"
 
 
 def _attribute(holder: object, part: str, path: str) -> object:
@@ -70,12 +75,12 @@ def _check_options(factory: Callable[..., Any], options: Mapping[str, Any], name
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):
-        # Some callables written in C have none; calling them will tell.
+        # Some callables written in C have none; the call itself reports a wrong option.
         return
     parameters = list(signature.parameters.values())
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    # The first parameter is the image shape, which is ours to give.
+    # The first parameter is the shape of the images or texts.
     known = [p.name for p in parameters[1:] if p.kind is not p.POSITIONAL_ONLY]
     unknown = sorted(set(options) - set(known))
     if unknown:

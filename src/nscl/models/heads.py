@@ -1,22 +1,22 @@
 """One shared backbone under a head per task, or under one head for all tasks.
 
-Both answer ``model(x, task)``, so nothing else needs to know the scenario. The protocol trains
-head ``t`` during task ``t`` only: give the optimizer ``backbone_parameters()`` and
+Both are called as ``model(x, task)``, so nothing else needs to know the scenario. The protocol
+trains head ``t`` during task ``t`` only: give the optimizer ``backbone_parameters()`` and
 ``head_parameters(t)`` and no old head. (A head whose gradient is zero still moves under Adam with
 weight decay.)
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nscl.models.errors import ModelError
+from nscl.models.networks.shapes import check_size
 from nscl.models.norms import norm_layers
-from nscl.models.shapes import check_size
 
 NamedParameters = Iterator[tuple[str, nn.Parameter]]
 
@@ -32,7 +32,7 @@ class TaskModel(nn.Module, ABC):
         width = getattr(backbone, "out_features", None) if features is None else features
         if width is None:
             raise ModelError(
-                f"{type(backbone).__name__} has no out_features: say features=... for its heads"
+                f"{type(backbone).__name__} has no out_features: give features=... for its heads"
             )
         self.backbone = backbone
         self.features = check_size("out_features", width)
@@ -40,7 +40,7 @@ class TaskModel(nn.Module, ABC):
     @property
     @abstractmethod
     def classes_per_task(self) -> list[int]:
-        """How many classes each head tells apart."""
+        """The number of classes of each head."""
 
     @abstractmethod
     def head(self, task: int) -> nn.Linear:
@@ -50,10 +50,11 @@ class TaskModel(nn.Module, ABC):
     def add_head(self, classes: int) -> int:
         """Make the model ready for one more task; return the index of the head that serves it."""
 
-    def forward(self, x: Tensor, task: int | Sequence[int]) -> Tensor:
-        """Map images ``[N, C, H, W]`` to the logits of ``task``, ``[N, classes]``.
+    def forward(self, x: Any, task: int | Sequence[int]) -> Tensor:
+        """Map what the backbone takes, ``[N, ...]``, to the logits of ``task``, ``[N, classes]``.
 
-        Of several tasks the logits lie side by side, ``[N, Σ classes]``.
+        Images are one tensor, texts a dictionary of token ids and attention mask. Of several tasks
+        the logits lie side by side, ``[N, Σ classes]``.
         """
         features = self.backbone(x)
         if isinstance(task, Sequence):
@@ -62,9 +63,9 @@ class TaskModel(nn.Module, ABC):
         return logits
 
     def side_by_side(self, features: Tensor, tasks: Iterable[int], *, learn: bool = True) -> Tensor:
-        """What several heads say of the same features, in one product.
+        """The logits of several heads for the same features, in one product.
 
-        Heads that do not learn are no part of the graph: else each would collect its gradient.
+        Without ``learn``, the heads are not part of the graph and collect no gradients.
         """
         heads = [self.head(task) for task in tasks]
         with torch.set_grad_enabled(learn and torch.is_grad_enabled()):
@@ -126,7 +127,7 @@ class MultiHead(TaskModel):
 
     @property
     def classes_per_task(self) -> list[int]:
-        """How many classes each head tells apart."""
+        """The number of classes of each head."""
         return [self.head(task).out_features for task in range(len(self.heads))]
 
     def head(self, task: int) -> nn.Linear:
@@ -150,7 +151,7 @@ class SingleHead(TaskModel):
 
     @property
     def classes_per_task(self) -> list[int]:
-        """How many classes the one head tells apart."""
+        """The number of classes of the one head."""
         return [self.shared_head.out_features]
 
     def head(self, task: int) -> nn.Linear:

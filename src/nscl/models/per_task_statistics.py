@@ -1,8 +1,8 @@
 """Running statistics over tasks: shared by all, frozen after the first, or one set per task.
 
-Null-space methods keep the outputs of convolutions where they were, not what the normalisation
-behind them does with them; shared statistics, which every task moves on, are a part of the
-forgetting they report. The three ways:
+Null-space methods protect the outputs of convolutions, but not the normalisation behind them.
+Shared statistics change with every task and are a part of the forgetting that is reported. The
+three modes:
 
 ==========  ====================================================================================
 shared      nothing is done: every task updates the one set (the published protocol)
@@ -20,11 +20,16 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
+from nscl.core.norms.running_stats import Holding
+from nscl.messages import did_you_mean
 from nscl.models.errors import ModelError
-from nscl.models.evaluating_hooks import EvaluatingHooks
-from nscl.models.norms import layers_with_statistics
-from nscl.models.statistics_state import Statistics, check_fits, put, taken
-from nscl.models.wording import did_you_mean
+from nscl.models.norms import (
+    LayerStatistics,
+    check_statistics,
+    copy_statistics,
+    layers_with_statistics,
+    set_statistics,
+)
 
 MODES = ("shared", "frozen", "per_task")
 
@@ -58,48 +63,48 @@ class NormStatistics:
                 f"bn_stats={mode} would change nothing: no layer of this {type(model).__name__} "
                 "keeps running statistics; choose shared"
             )
-        self._tasks: dict[int, dict[str, Statistics]] = {}
+        self._tasks: dict[int, dict[str, LayerStatistics]] = {}
         self._last: int | None = None
-        self._hooks = EvaluatingHooks(self._layers.values())
+        self._holding = Holding()
         self._closed = False
 
     @property
     def frozen(self) -> bool:
-        """Whether the layers normalise with remembered statistics now, also in training."""
-        return self._hooks.active
+        """Whether the layers now normalise with remembered statistics, also in training."""
+        return bool(self._holding)
 
     def start_task(self, task: int) -> None:
         """Begin training on ``task``; not to be called again when a task is resumed half-way."""
         self._check_open(task)
         if self.mode == "per_task" and self._last is not None:
-            put(self._layers, self._tasks[self._last])
+            set_statistics(self._layers, self._tasks[self._last])
 
     def end_task(self, task: int) -> None:
         """Training on ``task`` is over: remember its statistics, or freeze them from now on."""
         self._check_open(task)
         self._last = task
         if self.mode == "per_task":
-            self._tasks[task] = taken(self._layers)
+            self._tasks[task] = copy_statistics(self._layers)
         elif self.mode == "frozen":
-            self._hooks.attach()
+            self._freeze()
 
     @contextmanager
     def for_task(self, task: int) -> Iterator[None]:
         """Test ``task`` inside this block with its own statistics; afterwards the current are back.
 
         A task that has not ended yet, and every task in the other modes, is tested with the current
-        statistics. Do not train inside: what the layers learn there is thrown away.
+        statistics. Do not train inside: the statistics that the layers collect there are lost.
         """
         self._check_open(task)
         if task not in self._tasks:
             yield
             return
-        current = taken(self._layers)
-        put(self._layers, self._tasks[task])
+        current = copy_statistics(self._layers)
+        set_statistics(self._layers, self._tasks[task])
         try:
             yield
         finally:
-            put(self._layers, current)
+            set_statistics(self._layers, current)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to continue, as tensors and plain values; the model's own is apart."""
@@ -119,7 +124,7 @@ class NormStatistics:
             raise ModelError(f"the state is of bn_stats={mode}, this run has bn_stats={self.mode}")
         self._check_open(last or 0)
         for task, layers in tasks.items():
-            check_fits(self._layers, layers, place=f"the statistics of task {task}")
+            check_statistics(self._layers, layers, place=f"the statistics of task {task}")
         if mode == "per_task" and last is not None and last not in tasks:
             raise ModelError(f"the state ends with task {last} but has no statistics of it")
         self._tasks = {
@@ -128,13 +133,13 @@ class NormStatistics:
         }
         self._last = last
         if mode == "frozen" and last is not None:
-            self._hooks.attach()
+            self._freeze()
         else:
-            self._hooks.remove()
+            self._holding.release()
 
     def close(self) -> None:
         """Take every hook off the model again; closing twice is harmless."""
-        self._hooks.remove()
+        self._holding.release()
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -148,6 +153,10 @@ class NormStatistics:
     ) -> None:
         self.close()
 
+    def _freeze(self) -> None:
+        # Copies, a teacher for one, normalise as the model itself does.
+        self._holding.take(self._layers, lambda _: True, copies=True)
+
     def _check_open(self, task: int) -> None:
         if self._closed:
             raise ModelError("these norm statistics are closed: make new ones for the model")
@@ -155,7 +164,7 @@ class NormStatistics:
             raise ModelError(f"tasks are counted from 0, got {task!r}")
 
 
-def _clones(kept: Mapping[str, Tensor]) -> Statistics:
+def _clones(kept: Mapping[str, Tensor]) -> LayerStatistics:
     return {buffer: tensor.clone() for buffer, tensor in kept.items()}
 
 

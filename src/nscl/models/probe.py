@@ -1,4 +1,4 @@
-"""How many features a backbone gives: by running it once on a batch of zeros."""
+"""Measure how many features a backbone returns, by running it once on zeros."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,36 +6,41 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from nscl.messages import one_line
 from nscl.models.errors import ModelError
-from nscl.models.shapes import check_shape
-from nscl.models.wording import one_line
+from nscl.models.networks.shapes import check_shape, check_text_shape
 
 
 def measured_features(
-    backbone: nn.Module, image_shape: Sequence[int], *, name: str = "the backbone"
+    backbone: nn.Module, shape: Sequence[int], *, name: str = "the backbone"
 ) -> int:
-    """Run two black images through ``backbone`` in eval mode and count its features.
+    """Run two black images, or two texts, through ``backbone`` in eval mode; count its features.
 
-    Lazy layers get their shapes on the way; the modes of all modules are put back. An
-    ``out_features`` the backbone declares must be what it gives.
+    ``shape`` is (channels, height, width) of images or (length, vocabulary) of texts.
+
+    Lazy layers get their shapes; the modes of all modules are restored. If the backbone declares
+    ``out_features``, it must match.
     """
-    zeros = _zeros(backbone, check_shape(image_shape))
+    texts = len(shape) == 2
+    probe = _text(backbone, shape) if texts else _zeros(backbone, check_shape(shape))
+    what = "texts" if texts else "images"
     with _evaluating(backbone), torch.no_grad():
         try:
-            features = backbone(zeros)
+            features = backbone(probe)
         except Exception as error:
             raise ModelError(
-                f"{name} cannot take images of shape {list(zeros.shape)}: {one_line(error)}"
+                f"{name} cannot take {what} of shape {[2, *(shape[:1] if texts else shape)]}: "
+                f"{one_line(error)}"
             ) from error
     if not isinstance(features, Tensor) or features.ndim != 2 or features.shape[0] != 2:
         raise ModelError(
-            f"{name} must turn 2 images into features [2, out_features], got {_told(features)}: "
-            "flatten its output, leave out its head"
+            f"{name} must turn 2 {what} into features [2, out_features], got "
+            f"{_described(features)}: flatten its output, leave out its head"
         )
     declared = getattr(backbone, "out_features", features.shape[1])
     if declared != features.shape[1]:
         raise ModelError(
-            f"{name} declares out_features={declared!r} but gives {features.shape[1]} features"
+            f"{name} declares out_features={declared!r} but returns {features.shape[1]} features"
         )
     return int(features.shape[1])
 
@@ -44,6 +49,13 @@ def _zeros(backbone: nn.Module, shape: tuple[int, int, int]) -> Tensor:
     floats = (p for p in backbone.parameters() if p.is_floating_point())
     like = next(floats, torch.empty(0))
     return torch.zeros(2, *shape, dtype=like.dtype, device=like.device)
+
+
+def _text(backbone: nn.Module, shape: Sequence[int]) -> dict[str, Tensor]:
+    length, _ = check_text_shape(shape)
+    device = next((p.device for p in backbone.parameters()), torch.device("cpu"))
+    ids = torch.zeros(2, length, dtype=torch.int64, device=device)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 @contextmanager
@@ -57,5 +69,5 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def _told(value: object) -> str:
+def _described(value: object) -> str:
     return str(list(value.shape)) if isinstance(value, Tensor) else f"a {type(value).__name__}"

@@ -3,19 +3,19 @@
 Reports are made by ``write_report`` and, while runs go on, served by ``serving``.
 """
 
-from nscl.reporting.errors import MissingDataError, ReportError
-from nscl.reporting.gather import Gathered, Run, gather
-from nscl.reporting.live import ReportServer, serving
-from nscl.reporting.missing import LeftOut
-from nscl.reporting.published import Published, published
+from nscl.reporting.errors import NoFigureDataError, ReportError
+from nscl.reporting.gather import FoundRuns, Run, gather
+from nscl.reporting.page.live import ReportServer, serving
+from nscl.reporting.plot_data.missing import LeftOut
 from nscl.reporting.report import Written, write_report
 from nscl.reporting.series import Section, Series, sections
-from nscl.reporting.tables import Table, make_table
+from nscl.reporting.tables.published import Published, published
+from nscl.reporting.tables.rows import Table, make_table
 
 __all__ = [
-    "Gathered",
+    "FoundRuns",
     "LeftOut",
-    "MissingDataError",
+    "NoFigureDataError",
     "Published",
     "ReportError",
     "ReportServer",

@@ -1,4 +1,4 @@
-"""What can go wrong with a report, and what a report says about a picture it cannot draw."""
+"""Errors of reports, and the reason why a figure cannot be drawn."""
 
 from nscl.errors import NsclError
 
@@ -7,5 +7,5 @@ class ReportError(NsclError, ValueError):
     """A report cannot be made or written: names the path, the reason and the way out."""
 
 
-class MissingDataError(NsclError, LookupError):
+class NoFigureDataError(NsclError, LookupError):
     """A figure has no data: the report leaves it out and gives this reason."""

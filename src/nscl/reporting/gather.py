@@ -1,16 +1,15 @@
 """Finding what a report is about: run folders, folders of them, and single result files."""
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nscl.metrics import AccuracyMatrix, MetricError
-from nscl.reporting.errors import MissingDataError, ReportError
+from nscl.reporting.errors import NoFigureDataError, ReportError
 from nscl.results import FormatError, Result, RunDirectory, Skipped, find_runs, read_metrics
-from nscl.results import spectra as spectra_file
-from nscl.results.spectra import Spectra
+from nscl.results.records import spectra as spectra_file
+from nscl.results.records.spectra import Spectra
 
 DEEPEST = 4  # folders of folders: runs/cifar/seeds/<run> is found, a whole disk is not searched
 MANIFEST = "manifest.json"
@@ -39,25 +38,25 @@ class Run:
     def spectra(self) -> Spectra:
         """Read the eigenvalues, or say why there are none; large, so never kept."""
         if self.directory is None:
-            raise MissingDataError(f"{self.name} is a result file without its run's folder")
+            raise NoFigureDataError(f"{self.name} is a result file without its run's folder")
         if not self.directory.spectra_path.exists():
-            raise MissingDataError(f"{self.name} has no spectra.npz: its method writes none")
+            raise NoFigureDataError(f"{self.name} has no spectra.npz: its method writes none")
         try:
             return spectra_file.read(self.directory.spectra_path)
         except FormatError as problem:
-            raise MissingDataError(str(problem)) from problem
+            raise NoFigureDataError(str(problem)) from problem
 
 
 @dataclass(frozen=True)
-class Gathered:
+class FoundRuns:
     """The runs meant by some paths, each once, and what was passed over and why."""
 
     runs: tuple[Run, ...]
     skipped: tuple[Skipped, ...]
 
 
-def gather(paths: Iterable[str | Path]) -> Gathered:
-    """Read all runs under ``paths``; a path that does not exist is an error, a bad run is told.
+def gather(paths: Iterable[str | Path]) -> FoundRuns:
+    """Read all runs under ``paths``; a path that does not exist is an error, a bad run is skipped.
 
     >>> gather(["nowhere"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -75,7 +74,7 @@ def gather(paths: Iterable[str | Path]) -> Gathered:
                 _add(_read(place), place, runs, skipped)
             except (FormatError, MetricError) as problem:
                 skipped.append(Skipped(place, str(problem)))
-    return Gathered(tuple(runs.values()), tuple(skipped))
+    return FoundRuns(tuple(runs.values()), tuple(skipped))
 
 
 def _look(path: Path, *, depth: int) -> Iterator[tuple[Path, str]]:
@@ -116,7 +115,6 @@ def _read_folder(directory: RunDirectory) -> Run:
     records: list[dict[str, Any]] = []
     if directory.metrics_path.exists():
         records = list(read_metrics(directory.metrics_path))
-    _check(records, directory)
     epochs = tuple(r for r in records if r.get("kind") == "epoch")
     if directory.is_finished:
         return _finished(directory.result(), directory=directory, epochs=epochs)
@@ -132,40 +130,6 @@ def _read_folder(directory: RunDirectory) -> Run:
         directory=directory,
         epochs=epochs,
     )
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(float(value))  # type: ignore[arg-type]
-
-
-def _are_numbers(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
-
-
-_NEEDED: dict[str, dict[str, Callable[[object], bool]]] = {
-    "epoch": {"task": _is_count, "phase": _is_name, "steps": _is_count, "seconds": _is_number},
-    "task": {"accuracies": lambda value: isinstance(value, list)},
-}
-_OPTIONAL = {"epoch": {"old_losses": _are_numbers}}
-
-
-def _check(records: Iterable[Mapping[str, Any]], directory: RunDirectory) -> None:
-    for number, record in enumerate(records, start=1):
-        kind = str(record.get("kind"))
-        optional = {n: c for n, c in _OPTIONAL.get(kind, {}).items() if n in record}
-        for name, allowed in (_NEEDED.get(kind, {}) | optional).items():
-            if not allowed(record.get(name)):
-                place = f"{directory.metrics_path} record {number}"
-                raise FormatError(f"{place} is not one of a run: {name} is {record.get(name)!r}")
 
 
 def _finished(result: Result, **more: Any) -> Run:

@@ -1,8 +1,8 @@
-"""What a series is called: the name its plan gave it, or its method and what is unusual about it.
+"""Names of series: the name its plan gave it, or its method and its unusual settings.
 
-A value that more than half of a method's series have is usual, and told once for all of them. So
-of 25 variants with one switch each, every one is called by its switch; of a grid, where no value
-is usual, every one by all its values.
+A value that more than half of a method's series have is usual, and noted once for all of them.
+So 25 variants with one switch each are called by their switches. In a grid, where no value is
+usual, each is called by all its values.
 """
 
 from collections import Counter
@@ -37,8 +37,8 @@ def labels(groups: Sequence[Group]) -> list[str]:
 
 def given_name(runs: Iterable[Run]) -> str | None:
     """The name a plan gave to these runs; None if it gave none, or several."""
-    told = {run.environment.get("label") for run in runs} - {None}
-    name = told.pop() if len(told) == 1 else None
+    names = {run.environment.get("label") for run in runs} - {None}
+    name = names.pop() if len(names) == 1 else None
     return " ".join(name.split()) or None if isinstance(name, str) else None
 
 
@@ -54,7 +54,7 @@ def standing_out(mine: Settings, siblings: Sequence[Settings]) -> dict[str, Any]
     return {n: mine.get(n) for n in differing(siblings) if repr(mine.get(n)) != common.get(n)}
 
 
-def unless_said(method: str, siblings: Sequence[Settings]) -> str:
+def common_settings(method: str, siblings: Sequence[Settings]) -> str:
     """The usual values of what differs: ``adam-nscl: a=30, norms=ewc``; empty if there are none."""
     common = usual(siblings)
     names = [name for name in differing(siblings) if name in common]
@@ -76,13 +76,13 @@ def differing(settings: Sequence[Settings], *, only: tuple[str, ...] = ("",)) ->
 
 
 def short(name: str) -> str:
-    """The name of an option as people say it: ``a`` for ``options.a``."""
+    """The short name of an option: ``a`` for ``options.a``."""
     return name.removeprefix("options.")
 
 
 def _made(group: Group, groups: Sequence[Group]) -> str:
-    told = unusual(group.settings, [g.settings for g in groups if g.method == group.method])
-    return f"{group.method} ({told})" if told else group.method
+    special = unusual(group.settings, [g.settings for g in groups if g.method == group.method])
+    return f"{group.method} ({special})" if special else group.method
 
 
 def _listed(values: Settings) -> str:

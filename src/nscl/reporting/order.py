@@ -1,8 +1,8 @@
-"""In which order a method's rows stand: the plain one first, then alike ones side by side.
+"""The order of a method's rows: the plain one first, then similar ones side by side.
 
 Rows are sorted by what is unusual in words (``rule=energy``), and where words are the same, by
-numbers. What is usual is asked anew there: in a sweep beside another rule, the number that most
-rows of the method have is one among the others.
+numbers. What is usual is determined again among those rows: in a sweep beside another rule, the
+number that most rows of the method have is one among others.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from nscl.reporting.labels import Group, Settings, differing, standing_out
-from nscl.reporting.published import rank
+from nscl.reporting.tables.published import rank
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:
@@ -21,7 +21,7 @@ def in_order(groups: Iterable[Group]) -> list[Group]:
 
 
 def number(settings: Settings, name: str) -> float | None:
-    """An option's place on an axis; a later rate that is not said is the first task's.
+    """An option's place on an axis; a later rate that is not set is the first task's.
 
     >>> number({"optim.lr": 0.002, "optim.later_lr": None}, "optim.later_lr")
     0.002
@@ -49,8 +49,8 @@ def _by_numbers(groups: list[Group]) -> list[Group]:
     siblings = [group.settings for group in groups]
 
     def numbers(group: Group) -> list[tuple[str, float]]:
-        told = [(n, number(group.settings, n)) for n in standing_out(group.settings, siblings)]
-        return [(n, -math.inf if value is None else value) for n, value in told]
+        values = [(n, number(group.settings, n)) for n in standing_out(group.settings, siblings)]
+        return [(n, -math.inf if value is None else value) for n, value in values]
 
     return sorted(groups, key=numbers)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from nscl.metrics import Summary, summary
 from nscl.reporting.gather import Run
-from nscl.reporting.labels import Group, differing, labels, unless_said
+from nscl.reporting.labels import Group, common_settings, differing, labels
 from nscl.reporting.order import in_order
 from nscl.reporting.streams import stream
 from nscl.results import remarks
 
-# What is looked at along the way does not make another experiment.
+# Settings that only change what is recorded do not make another experiment.
 _LOOKING = frozenset({"seed", "eval_each_epoch", "track_old_losses"})
 _PROTOCOL = ("optim.", "data.", "model.", "bn_stats", "precision")
 
@@ -43,13 +43,13 @@ class Series:
 
     @property
     def stores(self) -> str | None:
-        """What the method keeps of old tasks: nothing, parameters or data; None if not known."""
+        """What the method keeps of old tasks: nothing, parameters or data; None if unknown."""
         results = [run.result for run in self.runs if run.result is not None]
         return results[0].stores if results else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What must stand beside the numbers."""
+        """Remarks that belong beside the numbers."""
         return remarks(run.result for run in self.finished if run.result is not None)
 
     @property
@@ -78,9 +78,9 @@ class Section:
     preset: str
     stream: str  # what sets it apart from the benchmark's own; empty if nothing does
     series: tuple[Series, ...]
-    unlike: tuple[str, ...]  # settings of the protocol that are not the same in all of them
-    unless_said: tuple[str, ...] = ()  # per method: usual values that its labels do not repeat
-    twins: tuple[Run, ...] = ()  # the same experiment and seed once more; they count nowhere
+    unlike: tuple[str, ...]  # settings of the protocol that differ between series
+    common_settings: tuple[str, ...] = ()  # per method: usual values that its labels do not repeat
+    twins: tuple[Run, ...] = ()  # repeats of an experiment and seed; not counted
 
     @property
     def title(self) -> str:
@@ -94,7 +94,7 @@ class Section:
 
     @property
     def tasks(self) -> int:
-        """How far the furthest series is."""
+        """Finished tasks of the series with the most of them."""
         return max((series.tasks for series in self.series), default=0)
 
 
@@ -137,7 +137,7 @@ def _section(benchmark: str, preset: str, special: str, runs: list[Run]) -> Sect
         stream=special,
         series=tuple(_series(*each) for each in zip(groups, labels(groups), strict=True)),
         unlike=tuple(differing([group.settings for group in groups], only=_PROTOCOL)),
-        unless_said=tuple(filter(None, (unless_said(m, siblings[m]) for m in methods))),
+        common_settings=tuple(filter(None, (common_settings(m, siblings[m]) for m in methods))),
         twins=tuple(twins),
     )
 
@@ -152,7 +152,7 @@ def _series(group: Group, label: str) -> Series:
 
 
 def _take_twins(group: list[Run]) -> list[Run]:
-    """Leave one run per seed, the one that tells most, and return the others."""
+    """Leave one run per seed, the one with the most data, and return the others."""
     group.sort(key=lambda run: (run.seed, not run.finished, -len(str(run.epochs[-1:]))))
     twins = [run for i, run in enumerate(group) if i and group[i - 1].seed == run.seed]
     group[:] = [run for run in group if run not in twins]

@@ -1,4 +1,4 @@
-"""Which stream a run has learned, in words: numbers of unlike streams are never compared."""
+"""A run's stream in words: numbers of different streams are never compared."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ def stream(config: Mapping[str, Any]) -> str:
     """
     data = config.get("data")
     data = data if isinstance(data, Mapping) else {}
-    said = {name: text for name, text in _WORDS.items() if data.get(name) is not None}
+    words = {name: text for name, text in _WORDS.items() if data.get(name) is not None}
     if data.get("order") != "random":
-        said.pop("order", None)
-    told = {name: str(value) for name, value in {"order_seed": 0, **data}.items()}
-    words = ", ".join(text.format(**told) for text in said.values())
-    return words.replace("first 1 tasks", "first task")
+        words.pop("order", None)
+    values = {name: str(value) for name, value in {"order_seed": 0, **data}.items()}
+    text = ", ".join(each.format(**values) for each in words.values())
+    return text.replace("first 1 tasks", "first task")
 
 
 _WORDS = {

@@ -1,9 +1,11 @@
-"""What a run leaves on disk, written so that it cannot be lost and read without torch."""
+"""The files of a run on disk: written atomically under a lock, read without torch.
 
-from nscl.results.atomic import replacing, write_bytes, write_json, write_text
+``run_directory`` is the folder of a run, ``records`` has its files, ``collect`` finds runs. File
+formats and names of runs must not change.
+"""
+
 from nscl.results.collect import Found, Skipped, find_runs
-from nscl.results.config_file import ConfigFile
-from nscl.results.environment import fingerprint
+from nscl.results.environment import fingerprint, machine_load
 from nscl.results.errors import (
     FormatError,
     RunFinishedError,
@@ -12,11 +14,14 @@ from nscl.results.errors import (
     WriteError,
 )
 from nscl.results.lock import RunLock
-from nscl.results.metrics_log import MetricsLog, read_metrics
 from nscl.results.naming import config_hash, run_name, slug
-from nscl.results.remarks import by_remark, remarks
-from nscl.results.result import Result
+from nscl.results.records.config_file import ConfigFile
+from nscl.results.records.metrics_log import MetricsLog
+from nscl.results.records.metrics_record import read_metrics
+from nscl.results.records.remarks import by_remark, remarks
+from nscl.results.records.result import Result
 from nscl.results.run_directory import RunDirectory
+from nscl.results.writing import replacing, write_bytes, write_json, write_text
 
 __all__ = [
     "ConfigFile",
@@ -35,6 +40,7 @@ __all__ = [
     "config_hash",
     "find_runs",
     "fingerprint",
+    "machine_load",
     "read_metrics",
     "remarks",
     "replacing",

@@ -9,14 +9,14 @@ from nscl.results.run_directory import RunDirectory
 
 
 class Skipped(NamedTuple):
-    """A path that is no run, and why."""
+    """A path that is not a run, and why."""
 
     path: Path
     reason: str
 
 
 class Found(NamedTuple):
-    """Runs in the order of the given paths, by name within a folder; and what was passed over."""
+    """Runs in the order of the given paths, by name within a folder; and skipped paths."""
 
     runs: list[RunDirectory]
     skipped: list[Skipped]
@@ -26,7 +26,7 @@ def find_runs(paths: Iterable[str | Path]) -> Found:
     """Find the runs meant by ``paths``, finished or not, each once.
 
     A path is the folder of a run, a folder that holds runs, or a pattern such as ``runs/*-ewc-*``.
-    What turns out to be no run is listed in ``skipped``; hidden entries are not even looked at.
+    A path that is not a run is listed in ``skipped``; hidden entries are ignored.
     """
     found = Found([], [])
     seen: set[Path] = set()
@@ -59,7 +59,7 @@ def _matches(pattern: Path) -> list[Path]:
 
 
 def _unfold(path: Path) -> Iterator[Path]:
-    """Turn a folder into its entries, unless it is a run, or empty, which is worth a word."""
+    """Turn a folder into its entries, unless it is a run, or empty: then it is reported."""
     if not path.is_dir() or (path / "config.json").exists():
         yield path
         return

@@ -1,10 +1,10 @@
-"""What can go wrong with the files of a run, each with the path, the reason and the way out."""
+"""Errors about the files of a run: each names the path, the reason and the way out."""
 
 from nscl.errors import NsclError
 
 
 class WriteError(NsclError, OSError):
-    """A file could not be written: the disk is full, the folder is read-only or not there."""
+    """A file could not be written: the disk is full, the folder is read-only or missing."""
 
 
 class FormatError(NsclError, ValueError):
@@ -12,7 +12,7 @@ class FormatError(NsclError, ValueError):
 
 
 class RunMismatchError(NsclError, ValueError):
-    """A folder belongs to another configuration, or to something that is no run."""
+    """A folder belongs to another configuration, or is not a run at all."""
 
 
 class RunFinishedError(NsclError, RuntimeError):

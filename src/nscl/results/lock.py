@@ -1,60 +1,72 @@
 """One process per run: a lock that the kernel releases when its holder dies, however it dies.
 
-``flock`` belongs to the open file, so SIGKILL or a power cut leave nothing to clean up. The file's
-text (process id and host) is only for the message shown to the second process.
+``filelock`` takes the lock, and drops it in a child made by ``fork``, so that a lost data worker
+cannot keep a dead run locked. Added here: the lock's file names its holder for the message shown
+to the second process, and it is removed on release, which is how waiting runs see that it is free.
 """
 
 import json
 import os
 import socket
-import weakref
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from nscl.results.atomic import cannot_write
-from nscl.results.errors import RunLockedError, WriteError
+from nscl.results.errors import RunLockedError
+from nscl.results.writing import cannot_write
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+PATIENCE = 0.1  # seconds: a holder that is just leaving removes the file that we have opened
 
 
 class RunLock:
     """Hold the file at ``path`` locked, from ``acquire`` (or ``with``) to ``release``.
 
-    A lock that another process holds is a RunLockedError, at once. A child made by ``fork`` does
-    not hold its parent's lock, so that a lost data worker cannot keep a dead run locked.
+    A lock that another process or another object holds is a RunLockedError that names the holder.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._descriptor: int | None = None
+        self._lock: FileLock | None = None
 
     @property
     def held(self) -> bool:
         """Whether this object holds the lock now."""
-        return self._descriptor is not None
+        return self._lock is not None and self._lock.is_locked
 
     def acquire(self) -> None:
         """Take the lock, or say who has it."""
+        # Imported late: reports read results without ever locking one.
+        from filelock import FileLock, Timeout
+
         if self.held:
             raise RunLockedError(f"{self.path.parent} is locked by this very object already")
+        # A soft lock would stay behind when its holder is killed.
+        lock = FileLock(self.path, thread_local=False, fallback_to_soft=False)
         try:
-            descriptor = self._open_locked()
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(_myself()).encode(), 0)
-        except RunLockedError:
-            raise
+            lock.acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
+            self._lock = lock
+            self.path.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        except Timeout:
+            raise RunLockedError(
+                f"{self.path.parent} is being worked on by {_holder(self.path)}: "
+                "wait for that process, or stop it and try again"
+            ) from None
         except OSError as error:
+            self.release()
             raise cannot_write(self.path, error) from error
-        self._descriptor = descriptor
-        _HELD.add(self)
 
     def release(self) -> None:
         """Give the lock back and remove its file; nothing happens when it is not held."""
-        if self._descriptor is None:
+        if self._lock is None or not self.held:
             return
+        # Removed while still held: filelock does not accept a file that has lost its name.
         with suppress(OSError):
             self.path.unlink()
-        self._forget()
+        self._lock.release()
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -68,68 +80,10 @@ class RunLock:
     ) -> None:
         self.release()
 
-    def _open_locked(self) -> int:
-        while True:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                _flock(descriptor, self.path)
-                if self._is_ours(descriptor):
-                    return descriptor
-            except BaseException:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
 
-    def _is_ours(self, descriptor: int) -> bool:
-        # The former holder may have removed the file between our open and our lock.
-        try:
-            return os.path.samestat(os.fstat(descriptor), self.path.stat())
-        except FileNotFoundError:
-            return False
-
-    def _forget(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-        _HELD.discard(self)
-
-
-_HELD: "weakref.WeakSet[RunLock]" = weakref.WeakSet()
-
-
-def _flock(descriptor: int, path: Path) -> None:
+def _holder(path: Path) -> str:
     try:
-        # Here, not above: reports also read results on systems that have no fcntl.
-        import fcntl
-    except ImportError:
-        raise WriteError(
-            f"cannot lock {path}: this system has no flock; run on a POSIX one"
-        ) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise RunLockedError(
-            f"{path.parent} is being worked on by {_holder(descriptor)}: "
-            "wait for that process, or stop it and try again"
-        ) from None
-
-
-def _myself() -> dict[str, object]:
-    return {"pid": os.getpid(), "host": socket.gethostname()}
-
-
-def _holder(descriptor: int) -> str:
-    try:
-        said = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {said['pid']} on {said['host']}"
-    except (ValueError, KeyError, TypeError):
-        return "a process that has not said its name yet"
-
-
-def _forget_all() -> None:
-    for lock in list(_HELD):
-        lock._forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+        holder = json.loads(path.read_bytes())
+        return f"process {holder['pid']} on {holder['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a process that has not written its name yet"

@@ -1,4 +1,4 @@
-"""The name of a run: what it is, for people, and the hash of its configuration, for certainty."""
+"""The name of a run: benchmark, method and seed for people, a hash for certainty."""
 
 import hashlib
 import json
@@ -37,13 +37,18 @@ def slug(name: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "unnamed"
     if len(plain) <= LONGEST_SLUG:
         return plain
-    # Both ends of a long path say something: the kind of benchmark, and the folder's own name.
+    # Both ends of a long path matter: the kind of benchmark, and the name of the folder.
     head, tail = plain[:12].rstrip("-."), plain[-(LONGEST_SLUG - 14) :].lstrip("-.")
     return f"{head}--{tail}"
 
 
 def run_name(*, benchmark: str, method: str, seed: int, config: Mapping[str, Any]) -> str:
     """Name the folder of a run: ``<benchmark>-<method>-<seed>-<hash8>``."""
+    return name_with_hash(benchmark, method, seed, config_hash(config))
+
+
+def name_with_hash(benchmark: str, method: str, seed: int, digest: str) -> str:
+    """The same name where the hash of the configuration is known already."""
     if type(seed) is not int or seed < 0:
-        raise RunMismatchError(f"a seed is a whole number from 0 on, got {seed!r}")
-    return f"{slug(benchmark)}-{slug(method)}-{seed}-{config_hash(config)[:8]}"
+        raise RunMismatchError(f"a seed is an integer from 0 on, got {seed!r}")
+    return f"{slug(benchmark)}-{slug(method)}-{seed}-{digest[:8]}"

@@ -1,4 +1,4 @@
-"""The folder of one run: where its files lie, whose it is, and when it is finished.
+"""The folder of one run: its files, its configuration, and whether it is finished.
 
 ::
 
@@ -11,22 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from nscl.results.atomic import (
-    LEFTOVER_PREFIX,
-    cannot_write,
-    remove_leftovers,
-    sync_folder,
-    write_json,
-)
-from nscl.results.config_file import ConfigFile
-from nscl.results.errors import RunFinishedError, RunMismatchError
+from nscl.atomic import LEFTOVER_PREFIX, remove_leftovers, sync_folder
+from nscl.results.errors import RunFinishedError, RunMismatchError, WriteError
 from nscl.results.lock import RunLock
-from nscl.results.naming import canonical_json, run_name
-from nscl.results.result import Result
+from nscl.results.naming import canonical_json
+from nscl.results.records.config_file import ConfigFile
+from nscl.results.records.result import Result
+from nscl.results.writing import cannot_write, write_json
 
 
 class RunDirectory:
-    """The files of the run in the folder ``path``; looking at it writes nothing.
+    """The files of the run in the folder ``path``; reading it writes nothing.
 
     >>> import tempfile
     >>> root = tempfile.TemporaryDirectory()
@@ -63,18 +58,21 @@ class RunDirectory:
         """Make the folder of a run under ``root``, or return it when the same run is there already.
 
         A folder of that name with another configuration, or with foreign files, is a
-        RunMismatchError. The environment of the first start stays the one on record.
+        RunMismatchError. The environment of the first start is kept.
         """
-        name = run_name(benchmark=benchmark, method=method, seed=seed, config=config)
         new = ConfigFile(
             benchmark=benchmark, method=method, seed=seed, config=config, environment=environment
         )
-        run = cls(Path(root) / name)
-        if run.config_path.exists():
-            run._refuse_other(new)
-        else:
-            run._start(new)
+        run = cls(Path(root) / new.name)
+        run.start(new)
         return run
+
+    def start(self, new: ConfigFile) -> None:
+        """Make the folder of a new run, or check that the run in it is the same."""
+        if self.config_path.exists():
+            self._refuse_other(new)
+        else:
+            self._make(new)
 
     @property
     def name(self) -> str:
@@ -101,7 +99,7 @@ class RunDirectory:
     def write_result(self, result: Result) -> None:
         """Write the result, once and last; afterwards the run counts as finished."""
         if self.is_finished:
-            raise RunFinishedError(f"{self.result_path} is there already and stays as it is")
+            raise RunFinishedError(f"{self.result_path} exists already and is kept")
         mine, its = canonical_json(self.config()), canonical_json(result.config)
         if mine != its:
             raise RunMismatchError(f"{self.path} has {mine}, the result to be written has {its}")
@@ -109,13 +107,14 @@ class RunDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[Self]:
-        """Work on the run alone, and clear away what a killed process left half-written."""
+        """Work on the run alone; temporary files of killed processes are removed."""
         with RunLock(self.lock_path):
             remove_leftovers(self.path)
             remove_leftovers(self.checkpoint_path)
             yield self
 
-    def _start(self, new: ConfigFile) -> None:
+    def _make(self, new: ConfigFile) -> None:
+        _refuse_dangling_link(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             sync_folder(self.path.parent)
@@ -125,7 +124,7 @@ class RunDirectory:
         if foreign:
             raise RunMismatchError(
                 f"{self.path} has no config.json but holds {', '.join(foreign[:3])}: "
-                "it is no run; move it away or choose another folder"
+                "it is not a run; move it away or choose another folder"
             )
         write_json(self.config_path, new.to_dict())
 
@@ -140,3 +139,13 @@ class RunDirectory:
 
 def _is_ours(path: Path) -> bool:
     return path.name == ".lock" or path.name.startswith(LEFTOVER_PREFIX)
+
+
+def _refuse_dangling_link(path: Path) -> None:
+    """Name a link that leads nowhere: making a folder there would only say that it exists."""
+    for place in (path, *path.parents):
+        if place.is_symlink() and not place.exists():
+            raise WriteError(
+                f"{place} is a link to {place.readlink()}, which does not exist: create that "
+                "folder or choose another one with --out"
+            )

@@ -9,19 +9,19 @@ import torch.nn.functional as F
 from nscl.data.batches import Batches
 from nscl.methods.base import Method
 from nscl.models.per_task_statistics import NormStatistics
-from nscl.training.device import Ranks
+from nscl.training.process.device import Ranks
 
 
 @torch.no_grad()
 def accuracy(
     method: Method, statistics: NormStatistics, task: int, batches: Batches, ranks: Ranks
 ) -> float:
-    """Percentage of right answers; the network's mode is put back."""
+    """Percentage of right answers; the network's mode is restored."""
     hits, seen = 0, 0
     with _as_tested(method, statistics, task):
-        for images, labels in batches:
+        for inputs, labels in batches:
             if len(labels):
-                hits += int((method.logits(images, task).argmax(1) == labels).sum())
+                hits += int((method.logits(inputs, task).argmax(1) == labels).sum())
                 seen += len(labels)
     counts = ranks.sum(torch.tensor([float(hits), float(seen)], dtype=torch.float64))
     return 100.0 * float(counts[0] / counts[1])
@@ -31,12 +31,12 @@ def accuracy(
 def mean_loss(
     method: Method, statistics: NormStatistics, task: int, batches: Batches, ranks: Ranks
 ) -> float:
-    """Cross-entropy on a task, of the network as it is tested; its mode is put back."""
+    """Cross-entropy on a task, of the network as it is tested; its mode is restored."""
     total, seen = 0.0, 0
     with _as_tested(method, statistics, task):
-        for images, labels in batches:
+        for inputs, labels in batches:
             if len(labels):
-                logits = method.logits(images, task)
+                logits = method.logits(inputs, task)
                 total += float(F.cross_entropy(logits, labels, reduction="sum"))
                 seen += len(labels)
     sums = ranks.sum(torch.tensor([total, float(seen)], dtype=torch.float64))

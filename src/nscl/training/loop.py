@@ -11,8 +11,8 @@ from torch.optim import Optimizer
 from nscl.data.batches import Batches
 from nscl.errors import NsclError
 from nscl.methods.base import Batch, Method, Phase
-from nscl.training.device import Ranks
-from nscl.training.tally import Tally
+from nscl.training.display.tally import Tally
+from nscl.training.process.device import Ranks
 
 
 class DivergedError(NsclError):
@@ -33,16 +33,16 @@ class EpochLoop:
     each_step: Callable[[Tally], None] = lambda tally: None
 
     def run(self, batches: Batches, *, done: int = 0, tally: Tally | None = None) -> Tally:
-        """Make all steps but the first ``done``, whose data are drawn and passed over."""
+        """Make all steps but the first ``done``, whose data are drawn and skipped."""
         tally = tally or Tally()
         rng = torch.get_rng_state() if done else None
-        for number, (images, labels) in enumerate(batches):
+        for number, (inputs, labels) in enumerate(batches):
             if number < done:
                 continue
             if rng is not None:
                 torch.set_rng_state(rng)
                 rng = None
-            batch = Batch(images, labels, self.task)
+            batch = Batch(inputs, labels, self.task)
             for _ in range(self.phase.repeats):
                 self._step(batch, tally)
             tally.steps = number + 1
@@ -60,7 +60,7 @@ class EpochLoop:
             raise DivergedError(
                 f"the loss became {value} in task {self.task + 1}, phase '{self.phase.name}', step "
                 f"{tally.steps + 1}: lower the learning rate or the method's strength; the last "
-                "checkpoint is whole"
+                "checkpoint is intact"
             )
         outcome.loss.backward()
         self._share_gradients(len(batch.labels))
@@ -75,7 +75,7 @@ class EpochLoop:
     def _autocast(self, batch: Batch) -> Any:
         if self.precision == "fp32":
             return nullcontext()
-        return torch.autocast(batch.images.device.type, torch.bfloat16)
+        return torch.autocast(batch.labels.device.type, torch.bfloat16)
 
     def _share_gradients(self, samples: int) -> None:
         if self.ranks.count > 1:

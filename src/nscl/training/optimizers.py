@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from nscl.training.config import Optim
+from nscl.training.config.schema import Optim
 
 
 def make_optimizer(optim: Optim, groups: Sequence[dict[str, Any]]) -> Optimizer:

@@ -1,34 +1,43 @@
-"""How far a run has come, and the files that say so: log, checkpoint, spectra."""
+"""How far a run has come, and the files that record it: log, checkpoint, spectra."""
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
 from nscl.metrics import AccuracyMatrix
-from nscl.results import MetricsLog, RunDirectory, spectra
-from nscl.training.checkpoint import Checkpoint, Place
+from nscl.results import MetricsLog, RunDirectory
+from nscl.results.records import spectra
+from nscl.training.checkpoint import Checkpoint, Place, SavedState
+from nscl.training.display.tally import Tally
 from nscl.training.setup import Setup
-from nscl.training.tally import Tally
 
 
 @dataclass
-class Progress:
+class RunFigures:
     """The figures of a run so far."""
 
     place: Place = field(default_factory=Place)
     matrix: AccuracyMatrix = field(default_factory=AccuracyMatrix)
     seconds_per_task: list[float] = field(default_factory=list)
-    spent: float = 0.0  # seconds on the task at hand, by earlier processes
+    spent: float = 0.0  # seconds on the current task, by earlier processes
     steps: int = 0
     step_seconds: float = 0.0
+    loads: list[float | None] = field(default_factory=list)  # of the machine, at every task's end
     started: float = field(default_factory=time.perf_counter)  # this process, this task
 
     def task_seconds(self) -> float:
-        """Seconds on the task at hand, by all processes."""
+        """Seconds on the current task, by all processes."""
         return self.spent + time.perf_counter() - self.started
+
+    def mean_load(self) -> float | None:
+        """Load of the machine while the run went on; None if it is not known."""
+        known = [load for load in self.loads if load is not None]
+        return round(fmean(known), 2) if known else None
 
     def to_state(self) -> dict[str, Any]:
         """Plain data for a checkpoint."""
@@ -38,13 +47,17 @@ class Progress:
             "spent": self.task_seconds(),
             "steps": self.steps,
             "step_seconds": self.step_seconds,
+            "loads": self.loads,
         }
 
     @classmethod
-    def from_state(cls, place: Place, state: dict[str, Any]) -> "Progress":
+    def from_state(cls, place: Place, state: dict[str, Any]) -> "RunFigures":
         """Read what ``to_state`` wrote."""
         matrix = AccuracyMatrix.from_dict(state["matrix"])
-        return cls(place, matrix, *(state[k] for k in list(state) if k != "matrix"))
+        names = ("seconds_per_task", "spent", "steps", "step_seconds")
+        known = {name: state[name] for name in names}
+        # Absent in older checkpoints.
+        return cls(place, matrix, **known, loads=list(state.get("loads", ())))
 
 
 class Journal:
@@ -61,12 +74,12 @@ class Journal:
             self.log.append(record)
 
     def save_task(self, task: int) -> None:
-        """Save what the method keeps for the whole task."""
+        """Save what the method keeps during the task."""
         if self.log is not None:
             self.checkpoint.save_task(task, {"method": self.setup.method.task_state()})
 
-    def save(self, progress: Progress, optimizer: Optimizer, tally: Tally) -> None:
-        """Save everything that an epoch changes."""
+    def save(self, progress: RunFigures, optimizer: Optimizer, tally: Tally) -> None:
+        """Save everything that changes during an epoch."""
         if self.log is None:
             return
         self.log.sync()
@@ -84,19 +97,19 @@ class Journal:
             },
         )
 
-    def resume(self) -> tuple[Progress, dict[str, Any] | None]:
-        """Take up the last checkpoint, or begin."""
+    def resume(self) -> tuple[RunFigures, SavedState | None]:
+        """Continue from the last checkpoint, or start."""
         if not self.checkpoint.exists:
             if self.log is not None:
                 self.log.truncate_to(0)
-            return Progress(), None
+            return RunFigures(), None
         place, task, epoch = self.checkpoint.load()
-        self.setup.model.load_state_dict(epoch["model"])
-        self.setup.statistics.load_state_dict(epoch["statistics"])
-        self.setup.method.load_task_state(task["method"])
+        epoch.restore("model", self.setup.model.load_state_dict)
+        epoch.restore("statistics", self.setup.statistics.load_state_dict)
+        task.restore("method", self.setup.method.load_task_state)
         if self.log is not None:
-            self.log.truncate_to(epoch["records"])
-        return Progress.from_state(place, epoch["progress"]), epoch
+            epoch.restore("records", self.log.truncate_to)
+        return epoch.restore("progress", partial(RunFigures.from_state, place)), epoch
 
     def save_spectra(self, task: int) -> None:
         """Write the eigenvalues of this task's end, if the method has any."""

@@ -1,26 +1,29 @@
-"""The parts a run is made of, from its configuration: stream, network, loaders, method."""
+"""Builds the parts of a run from its configuration: stream, network, loaders, method."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from nscl.data import open_stream
 from nscl.data.batches import Batches
+from nscl.data.disk.locate import data_roots
 from nscl.data.tasks import Split, TaskStream
 from nscl.methods.base import Lab, Method
-from nscl.methods.registry import load_method
 from nscl.models import build_model
 from nscl.models.heads import TaskModel
 from nscl.models.per_task_statistics import NormStatistics
-from nscl.training.config import ConfigError, RunConfig, validated
-from nscl.training.device import Ranks, choose_device
+from nscl.training.config.build import resolved_method
+from nscl.training.config.inputs import check_kind
+from nscl.training.config.schema import ConfigError, RunConfig
 from nscl.training.optimizers import make_optimizer
-from nscl.training.seeding import generator, seed_all
+from nscl.training.process.device import Ranks, choose_device
+from nscl.training.process.seeding import generator, seed_all
 
 
 @dataclass
 class Loaders:
-    """Batches of a split, drawn from the run's seed, the task at hand and the purpose."""
+    """Batches of a split, drawn from the run's seed, the current task and the purpose."""
 
     config: RunConfig
     stream: TaskStream
@@ -44,8 +47,8 @@ class Loaders:
         return Batches(
             split,
             batch_size=size,
-            # BatchNorm cannot learn from one sample per process; shuffled, those left out are
-            # others every epoch.
+            # BatchNorm cannot learn from one sample per process; shuffled, those left out differ
+            # from epoch to epoch.
             drop_last=shuffle and len(split) > size and 0 < rest < 2 * self.ranks.count,
             mean=self.stream.mean,
             std=self.stream.std,
@@ -57,12 +60,12 @@ class Loaders:
         )
 
     def test(self, task: int) -> Batches:
-        """A task's test images in order, in batches of a fixed size."""
+        """A task's test samples in order, in batches of a fixed size."""
         split = self.stream[task].test
         return self(split, purpose="test", augment="none", shuffle=False, batch_size=256)
 
     def glimpse(self, task: int) -> Batches:
-        """Up to 512 of a task's training images, evenly over its split, always the same ones."""
+        """Up to 512 of a task's training samples, evenly over its split, always the same ones."""
         split = self.stream[task].train
         if len(split) > 512:
             split = split.select(torch.arange(512) * len(split) // 512)
@@ -84,21 +87,23 @@ class Setup:
         """Build all parts; data, network and options are checked here, before files are made."""
         stream = _stream(config) if stream is None else _first(stream, config)
         device = choose_device(config.device)
-        kind = _method_type(config, stream)
-        options = validated(kind.options_type, config.options, where="method.")
+        resolved = resolved_method(config)
+        kind, options = resolved.kind, resolved.options
+        _check_scenario(kind, config, stream)
+        check_kind(config, kind, stream.kind)
         seed_all(config.seed, "model")
         model = _placed(kind.network(_model(config, stream), options), config, device)
         loaders = Loaders(config, stream, device, ranks)
         method = kind(_lab(config, model, loaders), options)
         if config.bn_stats == "frozen" and method.is_untrained(1):
             raise ConfigError(
-                f"bn_stats=frozen does not go with {config.method!r}, which starts each task anew: "
-                "the statistics held would be those of random weights; choose shared or per_task"
+                f"bn_stats=frozen does not go with {config.method!r}, which starts each task with "
+                "random weights: their statistics would be frozen; choose shared or per_task"
             )
         return cls(stream, model, NormStatistics(model, config.bn_stats), loaders, method)
 
     def close(self) -> None:
-        """Give up hooks."""
+        """Remove all hooks."""
         self.method.close()
         self.statistics.close()
 
@@ -119,6 +124,8 @@ def _stream(config: RunConfig) -> TaskStream:
         size=data.size,
         scenario=data.scenario,
         max_bytes=data.max_bytes,
+        tokenizer=data.tokenizer,
+        length=data.length,
     )
     return _first(stream, config)
 
@@ -128,12 +135,29 @@ def _first(stream: TaskStream, config: RunConfig) -> TaskStream:
 
 
 def _model(config: RunConfig, stream: TaskStream) -> TaskModel:
+    model = config.model
+    weights = {} if model.weights is None else {"weights": _found(model.weights, config)}
     return build_model(
-        config.model.name,
-        image_shape=stream.image_shape,
+        model.name,
+        image_shape=stream.image_shape if stream.kind == "images" else None,
+        text_shape=stream.input_shape if stream.kind == "texts" else None,
         classes_per_task=stream.classes_per_task,
         scenario=stream.scenario,
-        width=config.model.width,
+        width=model.width,
+        size=model.size,
+        options=weights,
+    )
+
+
+def _found(weights: str, config: RunConfig) -> str:
+    """The file as it is named, or below the folders where data are looked for."""
+    places = [Path(weights).expanduser(), *(r / weights for r in data_roots(config.data_dir))]
+    for place in places:
+        if place.is_file():
+            return str(place)
+    raise ConfigError(
+        f"option 'model.weights': there is no file {weights}, nor in "
+        f"{', '.join(str(place.parent) for place in places[1:])}"
     )
 
 
@@ -143,14 +167,12 @@ def _placed(model: TaskModel, config: RunConfig, device: torch.device) -> TaskMo
     return model.to(device)
 
 
-def _method_type(config: RunConfig, stream: TaskStream) -> type[Method]:
-    kind = load_method(config.method)
+def _check_scenario(kind: type[Method], config: RunConfig, stream: TaskStream) -> None:
     if stream.scenario not in kind.scenarios:
         raise ConfigError(
             f"method {config.method!r} is for {', '.join(kind.scenarios)} streams; "
             f"{config.benchmark} is a {stream.scenario} stream"
         )
-    return kind
 
 
 def _lab(config: RunConfig, model: TaskModel, loaders: Loaders) -> Lab:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nscl.data.errors import MissingDataError
+from nscl.data.errors import DataNotFoundError
 from nscl.data.readers import digits
 from nscl.data.readers.digits import read_digits
 
@@ -68,8 +68,10 @@ def test_scikit_learn_is_not_imported_for_its_file() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_without_scikit_learn_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scikit_learn_the_error_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(digits, "find_spec", lambda _: None)
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(MissingDataError, match=r"pip install 'nscl\[lab\]'"):
+    with pytest.raises(DataNotFoundError, match=r"pip install 'nscl\[lab\]'"):
         read_digits()

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from nscl.data.errors import DataError, MissingDataError
+from nscl.data.errors import DataError, DataNotFoundError
 from nscl.data.readers.folder import list_folder
 
 
@@ -18,21 +18,21 @@ def test_files_labels_and_names(picture_folder: Path) -> None:
 
 def test_differing_classes_are_named(picture_folder: Path) -> None:
     shutil.rmtree(picture_folder / "test" / "cat")
-    with pytest.raises(DataError, match=r"'cat' is in train but not in test \(1 such\)"):
+    with pytest.raises(DataError, match=r"'cat' is in train but not in test \(1 differ\)"):
         list_folder(picture_folder)
     (picture_folder / "test" / "cow").mkdir()
-    with pytest.raises(DataError, match=r"\(2 such\)"):
+    with pytest.raises(DataError, match=r"\(2 differ\)"):
         list_folder(picture_folder)
 
 
 def test_missing_parts_are_named(picture_folder: Path) -> None:
     for path in (picture_folder / "train" / "bee").iterdir():
         path.unlink()
-    with pytest.raises(MissingDataError, match=r"train/bee has no pictures"):
+    with pytest.raises(DataNotFoundError, match=r"train/bee has no pictures"):
         list_folder(picture_folder)
     shutil.rmtree(picture_folder / "test")
-    with pytest.raises(MissingDataError, match=r"test is not a folder; pictures are expected in"):
+    with pytest.raises(DataNotFoundError, match=r"test is not a folder; pictures are expected in"):
         list_folder(picture_folder)
     (picture_folder / "test").mkdir()
-    with pytest.raises(MissingDataError, match="no class folders"):
+    with pytest.raises(DataNotFoundError, match="no class folders"):
         list_folder(picture_folder)

@@ -1,1 +1,5 @@
-"""Readers of data sets' own files into numpy arrays, as people have them on disk."""
+"""Readers of published file formats, one per file, each from a path to a `raw.RawDataset`.
+
+They know nothing of tasks or torch. A new data set is one reader here, its facts in
+`nscl.data.disk.canonical` and a line in `nscl.data.opening`.
+"""

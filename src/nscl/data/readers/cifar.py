@@ -13,7 +13,7 @@ from nscl.data.errors import CorruptDataError
 from nscl.data.readers.pickles import load_arrays
 from nscl.data.readers.raw import Labels, Pixels, RawDataset
 
-Batch = dict[str, object]
+Unpickled = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ def _read(path: Path, layout: _Layout) -> RawDataset:
     return RawDataset(images, labels, *test, _names_of(load(layout.meta), path, layout))
 
 
-def _from_folder(folder: Path) -> Callable[[str], Batch]:
-    def load(name: str) -> Batch:
+def _from_folder(folder: Path) -> Callable[[str], Unpickled]:
+    def load(name: str) -> Unpickled:
         with (folder / name).open("rb") as file:
             return load_arrays(file, folder / name)
 
     return load
 
 
-def _from_archive(path: Path, layout: _Layout) -> Callable[[str], Batch]:
+def _from_archive(path: Path, layout: _Layout) -> Callable[[str], Unpickled]:
     wanted = {*layout.train, layout.test, layout.meta}
     members: dict[str, bytes] = {}
     try:
@@ -83,7 +83,7 @@ def _from_archive(path: Path, layout: _Layout) -> Callable[[str], Batch]:
     return lambda name: load_arrays(io.BytesIO(members.pop(name)), f"{path}/{name}")
 
 
-def _images_of(batch: Batch, where: str, layout: _Layout) -> tuple[Pixels, Labels]:
+def _images_of(batch: Unpickled, where: str, layout: _Layout) -> tuple[Pixels, Labels]:
     data, labels = batch.get("data"), batch.get(layout.labels)
     if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2):
         raise CorruptDataError(f"{where} has no uint8 array 'data'")
@@ -97,7 +97,7 @@ def _images_of(batch: Batch, where: str, layout: _Layout) -> tuple[Pixels, Label
     return data.reshape(-1, 3, 32, 32), targets
 
 
-def _names_of(batch: Batch, path: Path, layout: _Layout) -> tuple[str, ...]:
+def _names_of(batch: Unpickled, path: Path, layout: _Layout) -> tuple[str, ...]:
     names = batch.get(layout.names)
     if not isinstance(names, list) or len(names) != layout.classes:
         raise CorruptDataError(f"{path}/{layout.meta} has no {layout.classes} {layout.names!r}")

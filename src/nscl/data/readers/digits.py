@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nscl.data.errors import MissingDataError
+from nscl.data.errors import DataNotFoundError
 from nscl.data.readers.raw import Labels, RawDataset
 
 
@@ -46,7 +46,7 @@ def _from_load_digits() -> npt.NDArray[np.int64]:
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ModuleNotFoundError:
-        raise MissingDataError(
+        raise DataNotFoundError(
             "the digits come with scikit-learn, which is not installed: pip install 'nscl[lab]'"
         ) from None
     bunch = load_digits()

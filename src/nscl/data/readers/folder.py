@@ -1,11 +1,11 @@
-"""Class folders of pictures: find the files and their labels, decode none of them yet."""
+"""Class folders of pictures: find the files and their labels, without decoding them."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from nscl.data.errors import DataError, MissingDataError
+from nscl.data.errors import DataError, DataNotFoundError
 from nscl.data.readers.pictures import picture_files
 from nscl.data.readers.raw import Labels
 
@@ -35,7 +35,7 @@ def list_folder(root: Path) -> FolderListing:
         here, there = ("train", "test") if name in train else ("test", "train")
         raise DataError(
             f"the classes in {root}/train and {root}/test differ: {name!r} is in {here} but not in "
-            f"{there} ({len(differing)} such); give both the same class folders"
+            f"{there} ({len(differing)} differ); give both the same class folders"
         )
     names = tuple(sorted(train))
     return FolderListing(_part(root / "train", names), _part(root / "test", names), names)
@@ -44,13 +44,13 @@ def list_folder(root: Path) -> FolderListing:
 def _class_folders(root: Path, part: str) -> list[str]:
     folder = root / part
     if not folder.is_dir():
-        raise MissingDataError(
+        raise DataNotFoundError(
             f"{folder} is not a folder; pictures are expected in {root}/train/CLASS/ and "
             f"{root}/test/CLASS/"
         )
     names = [path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "."]
     if not names:
-        raise MissingDataError(f"{folder} has no class folders with pictures")
+        raise DataNotFoundError(f"{folder} has no class folders with pictures")
     return names
 
 
@@ -60,7 +60,9 @@ def _part(folder: Path, names: tuple[str, ...]) -> FolderPart:
     for label, name in enumerate(names):
         found = picture_files(folder / name)
         if not found:
-            raise MissingDataError(f"{folder / name} has no pictures; add some or remove the class")
+            raise DataNotFoundError(
+                f"{folder / name} has no pictures; add some or remove the class"
+            )
         files += found
         labels += [label] * len(found)
     return FolderPart(tuple(files), np.array(labels, dtype=np.int64))

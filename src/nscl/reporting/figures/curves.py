@@ -5,8 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nscl.metrics import Summary
-from nscl.reporting import views
-from nscl.reporting.errors import MissingDataError
+from nscl.reporting.errors import NoFigureDataError
 from nscl.reporting.figures.style import (
     Ink,
     canvas,
@@ -18,8 +17,9 @@ from nscl.reporting.figures.style import (
     task_axis,
     width_for,
 )
+from nscl.reporting.plot_data.curves import acc_curve, step_times, task_curve
+from nscl.reporting.plot_data.spectral import evenly
 from nscl.reporting.series import Section
-from nscl.reporting.spectral import evenly
 
 MOST_TASKS, HEIGHT = 9, 2.5
 
@@ -30,7 +30,7 @@ def acc_after_task(section: Section) -> Figure:
     figure = canvas(width_for(len(section.shown)), HEIGHT)
     ax = figure.add_subplot()
     for series, ink in zip(section.shown, inks(section), strict=True):
-        points = views.acc_curve(series)
+        points = acc_curve(series)
         curve(ax, range(1, len(points) + 1), points, ink, series.marked, most=100.0)
     ax.set_ylabel("ACC (%)")
     task_axis(ax, section.tasks)
@@ -47,7 +47,7 @@ def task_accuracy(section: Section) -> Figure:
     for task, ax in zip(tasks, axes, strict=True):
         for series, ink in zip(section.shown, inks(section), strict=True):
             if task < series.tasks:
-                points = views.task_curve(series, task)
+                points = task_curve(series, task)
                 x = range(task + 1, task + 1 + len(points))
                 curve(ax, x, points, ink, series.marked, most=100.0)
         ax.set_title(f"task {task + 1}", loc="left")
@@ -64,7 +64,7 @@ def acc_bwt(section: Section) -> Figure:
     pairs = zip(section.shown, inks(section), strict=True)
     shown = [(series, ink) for series, ink in pairs if series.finished]
     if not shown:
-        raise MissingDataError("no run is finished")
+        raise NoFigureDataError("no run is finished")
     figure = canvas(width_for(len(shown)), HEIGHT)
     ax = figure.add_subplot()
     for series, ink in shown:
@@ -88,11 +88,11 @@ def step_time(section: Section) -> Figure:
     found: list[tuple[Ink, str, list[Summary]]] = []
     for series, ink in zip(section.shown, inks(section), strict=True):
         try:
-            found.append((ink, series.marked, views.step_times(series)))
-        except MissingDataError:
+            found.append((ink, series.marked, step_times(series)))
+        except NoFigureDataError:
             continue
     if not found:
-        raise MissingDataError("no run has epochs on record (metrics.jsonl)")
+        raise NoFigureDataError("no run has epochs on record (metrics.jsonl)")
     figure = canvas(width_for(len(found)), HEIGHT)
     ax = figure.add_subplot()
     for ink, label, times in found:
@@ -106,7 +106,7 @@ def step_time(section: Section) -> Figure:
 
 def _needs_tasks(section: Section, tasks: int) -> None:
     if section.tasks < tasks:
-        raise MissingDataError(f"it takes {tasks} finished tasks, there are {section.tasks}")
+        raise NoFigureDataError(f"it takes {tasks} finished tasks, there are {section.tasks}")
 
 
 def _one_range(axes: list[Axes]) -> None:

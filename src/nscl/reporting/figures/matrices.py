@@ -1,9 +1,7 @@
 """Heat maps: the accuracy matrix of each series; R and free directions per layer and task."""
 
-import math
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,15 +9,22 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from nscl.reporting import views
-from nscl.reporting.errors import MissingDataError
+from nscl.reporting.errors import NoFigureDataError
+from nscl.reporting.figures.plans import MOST_MATRICES
 from nscl.reporting.figures.style import canvas, columns_for, panel_room, panels
 from nscl.reporting.figures.texts import fitted, plain
+from nscl.reporting.plot_data.cells import LIGHT, cell_text, decades, spread
+from nscl.reporting.plot_data.curves import mean_matrix
+from nscl.reporting.plot_data.spectral import (
+    Array,
+    layer_names,
+    short_names,
+    spectra,
+    spectral_table,
+)
 from nscl.reporting.series import Section, Series
-from nscl.reporting.spectral import Array, layer_names, short_names, spectra, table
 
 MAP = "cividis"  # the same to colour-blind eyes, and rises evenly in grey
-MOST_MATRICES = 20  # in one figure: five rows of four
 ROOM_FOR_LAYERS = 8.0  # inches of a page; up to 61 layers have rows that their names fit into
 MOST_NUMBERS, MOST_WIDE_NUMBERS = 7, 12  # tasks up to which the cells have room for numbers
 
@@ -27,11 +32,12 @@ MOST_NUMBERS, MOST_WIDE_NUMBERS = 7, 12  # tasks up to which the cells have room
 def accuracy_matrix(section: Section, page: int = 0) -> Figure:
     """A lower triangle per series, all on one scale, on as many pages as they need."""
     if not section.shown:
-        raise MissingDataError("no task is finished")
-    everything = [views.mean_matrix(series) for series in section.shown]
+        raise NoFigureDataError("no task is finished")
+    everything = [mean_matrix(series) for series in section.shown]
     size = max(map(len, everything))  # of all: cells of one size, tasks at one place
     part = slice(page * MOST_MATRICES, (page + 1) * MOST_MATRICES)
-    shown, scale = section.shown[part], _scale(everything)
+    shown = section.shown[part]
+    scale = Normalize(*spread(v for rows in everything for row in rows for v in row))
     columns = columns_for(len(shown))
     height = {1: 2.9, 2: 2.9, 3: 2.15}.get(columns, 1.8)
     figure, axes = panels(len(shown), columns=columns, height=height)
@@ -45,17 +51,6 @@ def accuracy_matrix(section: Section, page: int = 0) -> Figure:
     bar.set_label("accuracy (%)")
     bar.outline.set_visible(False)
     return figure
-
-
-def matrix_pages(section: Section) -> int:
-    """How many figures the accuracy matrices of a section make, none of them taller than a page."""
-    return math.ceil(len(section.shown) / MOST_MATRICES)
-
-
-def _scale(matrices: list[list[list[float]]]) -> Normalize:
-    values = [value for rows in matrices for row in rows for value in row]
-    low = math.floor(min(values))
-    return Normalize(low, max(math.ceil(max(values)), low + 1))
 
 
 def _triangle(ax: Axes, rows: list[list[float]], size: int, scale: Normalize) -> None:
@@ -72,12 +67,18 @@ def layer_map(series: Series, what: str) -> Figure:
     """``share`` (R) or ``free`` per layer and task of one series."""
     _, tasks = spectra(series)
     names = short_names(layer_names(tasks))
-    values = np.array([[np.nan if v is None else v for v in row] for row in table(tasks, what)])
+    values = np.array(
+        [[np.nan if v is None else v for v in row] for row in spectral_table(tasks, what)]
+    )
     label = "R: energy in\nfreed directions" if what == "share" else "free directions\n(share)"
     width = max(3.4, 1.9 + 0.42 * min(len(tasks), 12))
     figure = canvas(width, 1.3 + max(0.13 * len(names), min(0.26 * len(names), ROOM_FOR_LAYERS)))
     ax = figure.add_subplot()
-    norm = _logarithmic(values) if what == "share" else Normalize(0.0, 1.0)
+    norm = (
+        LogNorm(*decades(values[np.isfinite(values)].tolist()), clip=True)
+        if what == "share"
+        else Normalize(0.0, 1.0)
+    )
     image = _image(ax, values, norm, square=False)
     if len(tasks) <= MOST_WIDE_NUMBERS:
         _numbers(ax, image, values, digits=2)
@@ -91,18 +92,6 @@ def layer_map(series: Series, what: str) -> Figure:
     bar.set_label(label)
     bar.outline.set_visible(False)
     return figure
-
-
-def _logarithmic(values: Array) -> LogNorm:
-    """From the smallest share to the largest, one decade at least and eight at most.
-
-    On a linear scale one layer with R = 1 would leave all others in one colour; and so would one
-    with next to nothing on a scale that reaches down to it.
-    """
-    known = values[np.isfinite(values) & (values > 0)]
-    high = float(known.max()) if known.size else 1.0
-    low = float(known[known >= high * 1e-8].min()) if known.size else 0.1
-    return LogNorm(min(low, high / 10), high, clip=True)
 
 
 def _image(ax: Axes, grid: Array, norm: Normalize, *, square: bool = True) -> AxesImage:
@@ -122,27 +111,15 @@ def _numbers(ax: Axes, image: AxesImage, grid: Array, *, digits: int) -> None:
     for (i, j), value in np.ndenumerate(grid):
         if np.isfinite(value):
             ax.text(
-                j, i, _short(float(value), digits), ha="center", va="center", fontsize=7,
+                j, i, cell_text(float(value), digits), ha="center", va="center", fontsize=7,
                 color=_contrast(image, max(float(value), least)),
             )  # fmt: skip
 
 
 def _contrast(image: AxesImage, value: float) -> str:
-    """Black or white, whichever is read more easily on the cell (WCAG's relative luminance)."""
-    rgb = image.cmap(image.norm(np.array(value)))[:3]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb]
-    light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "black" if light > 0.179 else "white"
-
-
-def _short(value: float, digits: int) -> str:
-    small = digits and 0 < value < 0.5 * 10**-digits
-    return f"{value:.0e}".replace("e-0", "e-") if small else _half_up(value, digits)
-
-
-def _half_up(value: float, digits: int) -> str:
-    """As the page's script rounds: 62.5 is 63, where Python's own rule is to the even 62."""
-    return str(Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+    """Black or white, whichever is easier to read on the cell."""
+    share: Any = image.norm(np.array(value))
+    return "black" if share > LIGHT else "white"
 
 
 def _task_ticks(ax: Axes, size: int) -> None:

@@ -7,13 +7,21 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from nscl.reporting.figures.style import FREED, HELD, panels
+from nscl.reporting.figures.style import panels
 from nscl.reporting.figures.texts import fitted, plain
+from nscl.reporting.plot_data.spectral import (
+    FREE,
+    LayerSpectrum,
+    evenly,
+    layer_names,
+    short_names,
+    spectra,
+)
+from nscl.reporting.plot_styles import FREED, HELD
 from nscl.reporting.series import Series
-from nscl.reporting.spectral import FREE, Spectrum, evenly, layer_names, short_names, spectra
 
 MOST_LAYERS, MOST_TASKS = 6, 3
-FLOOR = 1e-10  # relative; zero has no place on a logarithmic axis, and rounding is no news
+FLOOR = 1e-10  # relative; smaller values are rounding errors, and zero has no logarithm
 
 
 def singular_values(series: Series) -> Figure:
@@ -41,7 +49,7 @@ def singular_values(series: Series) -> Figure:
     return figure
 
 
-def _panel(ax: Axes, spectrum: Spectrum, layer: str, task: int) -> None:
+def _panel(ax: Axes, spectrum: LayerSpectrum, layer: str, task: int) -> None:
     top = float(spectrum.values.max()) or 1.0
     values = np.maximum(spectrum.values, top * FLOOR)
     x = np.arange(1, len(values) + 1)
@@ -53,7 +61,7 @@ def _panel(ax: Axes, spectrum: Spectrum, layer: str, task: int) -> None:
         edgecolor=FREED, hatch="////", linewidth=0,
     )  # fmt: skip
     ax.set_yscale("log")
-    ax.yaxis.set_minor_locator(NullLocator())  # two fifths of the drawing time, for hardly a mark
+    ax.yaxis.set_minor_locator(NullLocator())  # they take two fifths of the drawing time
     ax.set_ylim(values.min() * 0.3, top * 4)
     ax.set_title(f"{layer}\nafter task {task}: R = {spectrum.share:.2g}", loc="left", fontsize=7.5)
     ax.text(

@@ -1,4 +1,4 @@
-"""How every figure looks: Okabe and Ito's colours, a marker and a dash per series, sober axes.
+"""How every figure looks: Okabe and Ito's colours, a marker and a dash per series, plain axes.
 
 Colours: M. Okabe and K. Ito, "Color Universal Design", 2008. Markers and dashes tell series apart
 in grey. Sizes are those of a paper: 3.4 inches for one column, 7 for two, text of 8 points.
@@ -19,22 +19,15 @@ from matplotlib.lines import Line2D
 
 from nscl.metrics import Summary
 from nscl.reporting.figures.texts import FONT, fitted, width
-from nscl.reporting.looks import Look, looks, some
+from nscl.reporting.plot_styles import COLOURS, DASHES, PlotStyle, first_styles, section_styles
 from nscl.reporting.series import Section
 
-# Six of Okabe and Ito's, then the neutral ones of the two bounds (see ``nscl.reporting.looks``).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#767676", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "<", ">", "h", "X", "*")
-# The last begins later: in a legend its one gap would be behind the marker.
-DASHES: tuple[Any, ...] = (
-    "-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (5, 1.4, 1.2, 1.4)), (3, (8, 2))
-)  # fmt: skip
-FREED, HELD = "#0072B2", "#767676"
 COLUMN, PAGE = 3.4, 7.0
 FEW, MANY_PANELS = 8, 12
 LEGEND_SIZE = 7.5
 # Inches: a legend's line with the space around it, and the least for it and its text if there are
-# many; beyond so many entries nobody looks for one.
+# many; beyond this number of entries nobody looks for one.
 HANDLE, NARROWEST_ENTRY, MOST_ENTRIES = 0.62, 2.3, 48
 
 _RC: dict[str, Any] = {
@@ -89,17 +82,24 @@ class Ink:
 
 def inks(section: Section) -> list[Ink]:
     """The inks of all shown series of a section, in order."""
-    pairs = zip(section.shown, looks(section), strict=True)
-    return [replace(_ink(look), open=series.stores == "data") for series, look in pairs]
+    pairs = zip(section.shown, section_styles(section), strict=True)
+    return [replace(_ink(style), open=series.stores == "data") for series, style in pairs]
 
 
 def some_inks(count: int) -> list[Ink]:
-    """So many inks, for lines that are no series of a section."""
-    return [_ink(look) for look in some(count)]
+    """The first ``count`` inks, for lines that are not series of a section."""
+    return [_ink(style) for style in first_styles(count)]
 
 
-def _ink(look: Look) -> Ink:
-    return Ink(COLOURS[look.colour], MARKERS[look.marker], DASHES[look.dash])
+def _ink(style: PlotStyle) -> Ink:
+    return Ink(COLOURS[style.colour], MARKERS[style.marker], _dash(style.dash))
+
+
+def _dash(index: int) -> Any:
+    """The dash as matplotlib's offset and lengths."""
+    # The last begins later: in a legend its one gap would be behind the marker.
+    offset = 3 if index == len(DASHES) - 1 else 0
+    return (offset, DASHES[index]) if DASHES[index] else "-"
 
 
 @contextmanager
@@ -112,11 +112,16 @@ def styled() -> Iterator[None]:
 
 
 def laid_out(figure: Figure) -> Figure:
-    """Find the places of all parts once and for all formats; long labels take a second round."""
+    """Find the places of all parts once and for all formats.
+
+    A second round changes places only where panels keep their shape, as heat maps of accuracies do:
+    they are smaller than their places then, and the titles above them have other heights.
+    """
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)  # draws nothing: half the time of a draw without rendering
-        engine.execute(figure)
+        if any(ax.get_aspect() != "auto" for ax in figure.axes if ax.images):
+            engine.execute(figure)
         figure.set_layout_engine(None)
     return figure
 

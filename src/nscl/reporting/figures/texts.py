@@ -1,4 +1,4 @@
-"""Texts of others in a figure: a dollar sign begins no formula, none is wider than its place."""
+"""Users' texts in a figure: dollar signs are literal, and no text is wider than its place."""
 
 import textwrap
 from functools import cache
@@ -7,11 +7,11 @@ from matplotlib.font_manager import findfont, get_font
 
 FONT = "DejaVu Sans"
 POINTS = 72.0  # per inch
-NARROW = 0.35  # of the font's size: hardly a text has narrower letters
+NARROW = 0.35  # of the font's size: few texts have narrower letters
 
 
 def plain(text: str) -> str:
-    """The text as it is, in which a dollar sign begins no formula."""
+    """The text with literal dollar signs: matplotlib would read them as formulas."""
     return text.replace("$", r"\$")
 
 
@@ -47,6 +47,6 @@ def _advance(character: str) -> float:
     """The width of a character relative to the font's size."""
     font = get_font(findfont(FONT))
     if not font.get_char_index(ord(character)):
-        return 1.0  # of no such letter, only a box is drawn
+        return 1.0  # the font lacks the letter and draws a box
     font.set_size(100.0, POINTS)
     return float(font.load_char(ord(character)).linearHoriAdvance) / 65536 / 100

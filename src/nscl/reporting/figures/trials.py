@@ -8,8 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from nscl.reporting import views
-from nscl.reporting.errors import MissingDataError
+from nscl.reporting.errors import NoFigureDataError
 from nscl.reporting.figures.style import (
     PAGE,
     Ink,
@@ -21,19 +20,21 @@ from nscl.reporting.figures.style import (
     some_inks,
 )
 from nscl.reporting.figures.texts import fitted
+from nscl.reporting.plot_data import curves
+from nscl.reporting.plot_data.sweeps import Sweep, logarithmic
 from nscl.reporting.series import Section
 
 _GAP = 0.08  # of the axis, between ticks whose numbers can be read
 
 
-def sweep(found: list[views.Sweep]) -> Figure:
+def sweep(found: list[Sweep]) -> Figure:
     """Two panels over one option; a line for each setting of everything else."""
     figure = canvas(PAGE, 2.2)
     axes = figure.subplots(1, 2)
     for ax, name, label in zip(axes, ("acc", "bwt"), ("ACC (%)", "BWT (points)"), strict=True):
         for each, ink in zip(found, some_inks(len(found)), strict=True):
             _sweep_curve(ax, each, name, ink)
-        if views.logarithmic(found):
+        if logarithmic(found):
             ax.set_xscale("log")
         _swept_ticks(ax, sorted({value for each in found for value in each.values}))
         ax.set_xlabel(fitted(f"{found[0].option} ({found[0].method})", 3.0))
@@ -54,7 +55,7 @@ def _swept_ticks(ax: Axes, values: list[float]) -> None:
         ax.set_xticks([], minor=True)
 
 
-def _sweep_curve(ax: Axes, found: views.Sweep, name: str, ink: Ink) -> None:
+def _sweep_curve(ax: Axes, found: Sweep, name: str, ink: Ink) -> None:
     points = [series.figure(name) for series in found.series]
     means = [p.mean if p else math.nan for p in points]
     stds = [(p.std or 0.0) if p else 0.0 for p in points]
@@ -65,15 +66,15 @@ def _sweep_curve(ax: Axes, found: views.Sweep, name: str, ink: Ink) -> None:
 
 def old_losses(section: Section) -> Figure:
     """A panel per old task: its training loss over all epochs, a line per series."""
-    found: list[tuple[Ink, str, views.OldLosses]] = []
+    found: list[tuple[Ink, str, curves.OldLosses]] = []
     reason = "no task is finished"
     for series, ink in zip(section.shown, inks(section), strict=True):
         try:
-            found.append((ink, series.marked, views.old_losses(series)))
-        except MissingDataError as problem:
+            found.append((ink, series.marked, curves.old_losses(series)))
+        except NoFigureDataError as problem:
             reason = str(problem)
     if not found:
-        raise MissingDataError(reason)
+        raise NoFigureDataError(reason)
     count = max(len(losses.curves) for _, _, losses in found)
     begun = max(losses.begun for _, _, losses in found)
     columns = columns_for(count)
@@ -92,12 +93,12 @@ def old_losses(section: Section) -> Figure:
     return figure
 
 
-def _loss_scale(axes: Sequence[Axes], found: Iterable[views.OldLosses]) -> None:
+def _loss_scale(axes: Sequence[Axes], found: Iterable[curves.OldLosses]) -> None:
     """One logarithmic scale for all panels, with numbers as one writes them: 1.5, not 1.5 × 10⁰."""
-    values = [loss for losses in found for curve in losses.curves for loss in curve if loss]
-    if not values:
+    known = [loss for losses in found for values in losses.curves for loss in values if loss]
+    if not known:
         return  # a logarithm has no place for losses of exactly zero
-    low, high = min(values) / 1.1, max(values) * 1.1
+    low, high = min(known) / 1.1, max(known) * 1.1
     steps = {1: (1.0, 1.5, 2.0, 3.0, 5.0, 7.0), 2: (1.0, 3.0), 3: (1.0, 3.0)}  # by decades
     within = steps.get(math.ceil(math.log10(high / low)), (1.0,))
     for ax in axes:
@@ -120,7 +121,7 @@ def task_places(ax: Axes, tasks: int) -> None:
     ax.set_xlim(0, tasks)
 
 
-def _loss_curve(ax: Axes, losses: views.OldLosses, task: int, ink: Ink, label: str) -> None:
+def _loss_curve(ax: Axes, losses: curves.OldLosses, task: int, ink: Ink, label: str) -> None:
     points = [(x, v) for x, v in zip(losses.places, losses.curves[task], strict=True) if v]
     every = max(1, len(points) // 8)
     ax.plot(*zip(*points, strict=True), label=label, markevery=every, clip_on=False, **ink.line)

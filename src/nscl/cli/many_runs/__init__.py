@@ -1,0 +1,1 @@
+"""Commands for many runs: ``nscl compare``, ``nscl sweep``, ``nscl tune``, and what they share."""

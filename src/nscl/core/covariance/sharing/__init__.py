@@ -1,0 +1,1 @@
+"""Layers that are fed the same inputs, such as query, key and value: remembered once."""

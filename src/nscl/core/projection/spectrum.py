@@ -1,0 +1,109 @@
+"""From a covariance to the directions that are free: eigenvalues, noise floor, weights.
+
+``eigh`` on the float64 matrix, of which one triangle is read: half the work of an SVD, orthonormal
+vectors, ascending order. Tiny negative eigenvalues are rounding and are clamped at zero.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nscl.core.projection.rules import Rule, default_floor
+
+# Measured on float32 data of deficient rank (d = 24 … 384, 300 and 3,000 rows; signed, non-negative
+# and whole numbers; repeated rows, repeated columns, constants; features equally loud, one of them
+# 2¹⁰ times louder, or spread over 2²⁰): an unused direction had at most 1.5 times
+# √d · Σ_i noise_i·v_i² beyond the float64 floor.
+NOISE_MARGIN = 5.0
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of one layer's covariance, ascending, and the weight the rule gives to each."""
+
+    eigenvalues: Tensor  # float64 [groups, d]
+    weights: Tensor  # float64 [groups, d]
+    floor: Tensor  # float64 [groups, d]: what rounding alone may leave in each direction
+
+    @property
+    def features(self) -> int:
+        """Number of directions, over all groups."""
+        return self.eigenvalues.numel()
+
+    @property
+    def free(self) -> float:
+        """Number of free directions: the sum of their weights."""
+        return float(self.weights.sum())
+
+    @property
+    def share(self) -> float:
+        """The paper's R: the share of the inputs' energy that lies in the freed directions."""
+        total = float(self.eigenvalues.sum())
+        return float((self.weights * self.eigenvalues).sum()) / total if total > 0 else 0.0
+
+    @property
+    def condition(self) -> float:
+        """Largest eigenvalue over the smallest one above the noise, the worst group's."""
+        alive = self.eigenvalues.masked_fill(self.eigenvalues <= self.floor, math.inf).amin(-1)
+        ratio = self.eigenvalues.amax(-1) / alive
+        return float(ratio.max()) if float(ratio.max()) > 0 else 1.0
+
+
+def decompose(
+    covariance: Tensor, rule: Rule, *, noise: Tensor | float = 0.0, tasks: int = 1
+) -> tuple[Spectrum, Tensor]:
+    """Spectrum and eigenvectors (columns) of ``[groups, d, d]`` float64 covariances.
+
+    ``noise [groups, d]`` is what rounding left of each feature (``Covariance.rounding``). Along an
+    eigenvector v it amounts to ``Σ_i noise_i·v_i²``, up to a factor √d for the worst of many v.
+
+    >>> from nscl.core.projection.rules import Ratio
+    >>> C = torch.diag(torch.tensor([4.0, 1.0, 0.01], dtype=torch.float64))[None]
+    >>> decompose(C, Ratio(10.0))[0].share  # doctest: +ELLIPSIS
+    0.00199...
+    """
+    if rule.literal:
+        return _decompose_literally(covariance, rule)
+    values, vectors = eigenpairs(covariance)
+    floor = default_floor(values) + NOISE_MARGIN * _noise_along(vectors, noise)
+    weights = rule(values, tasks=tasks, floor=floor)
+    return Spectrum(values, weights, floor), vectors
+
+
+def eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, clamped at zero, and eigenvectors of second moments ``[groups, d, d]``."""
+    values, vectors = _eigh(matrix)
+    return values.clamp_min_(0.0), vectors
+
+
+def _noise_along(vectors: Tensor, noise: Tensor | float) -> Tensor:
+    """``√d · Σ_i noise_i·v_i²`` for every eigenvector."""
+    if isinstance(noise, float):
+        return torch.full_like(vectors[:, 0], noise * math.sqrt(vectors.shape[-1]))
+    along: Tensor = (noise[:, None] @ vectors.square()).squeeze(1)
+    return along.mul_(math.sqrt(vectors.shape[-1]))
+
+
+def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    # Of the two triangles, which hold the same numbers, LAPACK is some 20 % faster with the upper.
+    try:
+        values, vectors = torch.linalg.eigh(matrix, UPLO="U")
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        # LAPACK can fail to converge on nearly multiple eigenvalues; a shift below the noise
+        # floor separates nothing that matters and moves no eigenvector.
+        largest = matrix.diagonal(dim1=-2, dim2=-1).amax(-1)
+        jitter = matrix.shape[-1] * torch.finfo(matrix.dtype).eps * largest
+        eye = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        values, vectors = torch.linalg.eigh(matrix + jitter[..., None, None] * eye, UPLO="U")
+    return values, vectors
+
+
+def _decompose_literally(covariance: Tensor, rule: Rule) -> tuple[Spectrum, Tensor]:
+    """The authors' numerics: a float32 SVD whose smallest singular values are rounding noise."""
+    vectors, values, _ = torch.linalg.svd(covariance.float())
+    values, vectors = values.flip(-1), vectors.flip(-1)
+    weights = rule(values).double()
+    floor = torch.zeros_like(values, dtype=torch.float64)
+    return Spectrum(values.double(), weights, floor), vectors.double()

@@ -1,0 +1,1 @@
+"""What outlives a stream: a few samples of old tasks, and a digest of all of them."""

@@ -1,0 +1,1 @@
+"""Choosing the strengths of methods: trials, their budget, and the record of the choice."""

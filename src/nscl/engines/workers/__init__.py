@@ -1,0 +1,1 @@
+"""Where runs are executed: processes of this machine, or the workers of a Ray cluster."""

@@ -1,0 +1,27 @@
+"""Frozen backbone: after the first task only heads are trained.
+
+With a head per task nothing is forgotten; the one head of a domain stream goes on learning.
+"""
+
+from typing import Any
+
+from nscl.methods.base import Batch, Method, Outcome, Phase
+from nscl.methods.teacher import eval_mode
+
+
+class Frozen(Method):
+    """The stability reference: BWT 0 with a head per task, the plasticity of a linear head."""
+
+    def parameter_groups(self, task: int) -> list[dict[str, Any]]:
+        """All parameters on the first task, then the head only."""
+        if task == 0:
+            return super().parameter_groups(task)
+        head = [p for _, p in self.model.head_parameters(task)]
+        return [self.lab.head_group(head)]
+
+    def loss(self, batch: Batch, phase: Phase) -> Outcome:
+        """Later tasks see the backbone as it was: its running statistics do not move either."""
+        if batch.task == 0:
+            return super().loss(batch, phase)
+        with eval_mode(self.model.backbone):
+            return super().loss(batch, phase)

@@ -1,0 +1,117 @@
+"""nscl: the library's own method: ``nscl.Memory`` as it comes, recall, and a warmed-up head.
+
+``loss = CE(new head) + kd · Σ_old heads KL(recall ‖ network)`` at T = 2 on the same augmented
+batch, while the memory holds the backbone's displacement softly by both Kronecker factors. Two
+things are kept that do not replace each other: covariances hold what the *old* inputs do,
+distillation holds what old heads answer on the *new* inputs. Old heads stay as they are. A new head
+is warmed up alone first, on a backbone that stands still.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch.nn.functional as F
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from torch import Tensor
+from torch.optim import Optimizer
+
+from nscl.core.distillation import distillation
+from nscl.core.memory import Memory
+from nscl.core.projection.rules import Budget, Penalty
+from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
+from nscl.methods.projection.base import ProjectionMethod, unprotected_heads
+from nscl.methods.running_averages import RunningAverages
+from nscl.methods.teacher import eval_features
+
+
+class NSCLOptions(Options):
+    """How strongly old outputs are held, and how strongly old answers."""
+
+    rule: Literal["penalty", "budget"] = "penalty"
+    strength: PositiveFloat = 1.0  # of Penalty; of Budget the tolerated drift
+    kd: NonNegativeFloat = 3.0  # weight of the distillation; 0: none
+    temperature: float = Field(2.0, gt=0)
+    warmup: float = Field(0.25, ge=0, le=1)  # of the epochs, for a new head alone
+    factors: Literal["kronecker", "input"] = "kronecker"
+    every: PositiveInt = 20  # steps after which the displacement is treated
+
+
+class NSCL(ProjectionMethod):
+    """Protect the backbone with a ``Memory``, distil old heads from what it recalls."""
+
+    options_type = NSCLOptions
+    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {
+        "strength": (0.1, 0.3, 1.0, 3.0, 10.0),
+        "kd": (1.0, 3.0, 10.0),
+    }
+
+    def __init__(self, lab: Lab, options: NSCLOptions) -> None:
+        rule = Budget if options.rule == "budget" else Penalty
+        memory = Memory(
+            lab.model,
+            rule=rule(options.strength),
+            factors=options.factors,
+            every=options.every,
+            statistics="update",  # the run's own bn_stats decides
+            exclude=unprotected_heads(lab),
+        )
+        super().__init__(lab, options, memory)
+        self.choices = options
+        self.meter = RunningAverages()
+        # With one head for all tasks the old answer contradicts the new label of the same image.
+        self._distils = options.kd > 0 and lab.stream.scenario == "task"
+
+    def phases(self, task: int) -> Sequence[Phase]:
+        """Warm-up of a head that joins others, then everything together."""
+        warmup = math.ceil(self.choices.warmup * self.lab.epochs)
+        is_new = task > 0 and self.lab.stream.scenario == "task"
+        return (Phase("warmup", epochs=warmup), Phase()) if is_new and warmup else (Phase(),)
+
+    def optimizer(self, task: int, phase: Phase) -> Optimizer:
+        """The new head alone while it warms up; it needs no protection."""
+        if phase.name != "warmup":
+            return super().optimizer(task, phase)
+        head = [p for _, p in self.model.head_parameters(task)]
+        return self.lab.make_optimizer([self.lab.head_group(head)])
+
+    def loss(self, batch: Batch, phase: Phase) -> Outcome:
+        """Cross entropy of the new head, and distillation of the old ones."""
+        backbone, at_rest = self.model.backbone, phase.name == "warmup"
+        features = eval_features(backbone, batch.inputs) if at_rest else backbone(batch.inputs)
+        logits = self.model.head(batch.task)(features)
+        loss = F.cross_entropy(logits, batch.labels)
+        if self._distils and batch.task > 0 and not at_rest:
+            kd = self._distillation(features, batch)
+            self.meter.add(len(batch.labels), kd=kd, cross_entropy=loss)
+            loss = loss + self.choices.kd * kd
+        return Outcome(loss, logits, batch.labels)
+
+    def _distillation(self, features: Tensor, batch: Batch) -> Tensor:
+        old = range(batch.task)
+        return distillation(
+            self.model.side_by_side(features, old, learn=False),
+            self.memory.recall(batch.inputs, old),
+            temperature=self.choices.temperature,
+            sizes=self.model.classes_per_task[: batch.task],
+        )
+
+    def end_task(self, task: int) -> None:
+        """Add the task to the memory."""
+        self.memory.flush()
+        self.remember_task(task)
+
+    def metrics(self) -> dict[str, float]:
+        """What any memory shows, and the mean distillation loss before its weight."""
+        return {**super().metrics(), **self.meter.read()}
+
+    def epoch_state(self) -> dict[str, Any]:
+        """Figures of an epoch that was stopped half-way, and steps that wait to be treated."""
+        pending = self._protection.state_dict() if self._protection else {}
+        return {"meter": self.meter.state_dict(), "pending": pending}
+
+    def load_epoch_state(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        self.meter.load_state_dict(state["meter"])
+        if self._protection is not None and state["pending"]:
+            self._protection.load_state_dict(state["pending"])

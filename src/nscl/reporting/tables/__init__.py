@@ -1,0 +1,1 @@
+"""Tables: rows as data, formats (Markdown, LaTeX, CSV), published numbers to compare with."""

@@ -1,0 +1,50 @@
+"""What a reader must know beside the accuracies: tasks of one class, and tasks not learned.
+
+A learning rate that is too large leaves a network that names one class for everything. Its
+accuracy is then the share of the most frequent class, which a table shows like any other number.
+"""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from nscl.data.tasks import Task, TaskStream
+from nscl.metrics import AccuracyMatrix
+
+DEVIATIONS = 2.0  # of a binomial: what guessing reaches with good luck
+
+
+def remarks(stream: TaskStream, accuracy: AccuracyMatrix) -> tuple[str, ...]:
+    """Remarks on the finished tasks of a stream, at most one of each kind."""
+    rows = list(enumerate(accuracy.rows))
+    single = [i for i, _ in rows if len(stream[i].classes) == 1]
+    guessed = [i for i, row in rows if i not in single and _at_chance(stream[i], row[i])]
+    texts = (
+        (single, "one class only in {}, where 100 % means nothing"),
+        (guessed, "no better than chance once learned in {}, try another learning rate"),
+    )
+    return tuple(text.format(_share(tasks, len(rows))) for tasks, text in texts if tasks)
+
+
+def chance(labels: Tensor) -> float:
+    """The highest accuracy that guessing reaches with some luck, in percent.
+
+    Whoever always names the most frequent of two equally frequent classes is right in half of
+    the cases; two standard deviations of 100 draws are ten points.
+
+    >>> import torch
+    >>> chance(torch.tensor([0, 1] * 50))
+    60.0
+    """
+    share = float(labels.bincount().max()) / len(labels)
+    return 100.0 * (share + DEVIATIONS * math.sqrt(share * (1.0 - share) / len(labels)))
+
+
+def _at_chance(task: Task, reached: float | None) -> bool:
+    return reached is not None and reached <= chance(task.test.labels)
+
+
+def _share(tasks: Sequence[int], of: int) -> str:
+    """``2 of 5 tasks (1, 4)``, counted from one as everywhere in words."""
+    return f"{len(tasks)} of {of} tasks ({', '.join(str(i + 1) for i in tasks)})"

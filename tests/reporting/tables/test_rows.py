@@ -1,0 +1,89 @@
+"""Tables hold what a plain computation gives."""
+
+import csv
+import io
+import statistics
+from pathlib import Path
+
+from nscl.metrics import AccuracyMatrix
+from nscl.reporting import Table, gather, make_table, sections
+from nscl.reporting.tables.formats import csv_tables, markdown
+from nscl.reporting.tables.latex import latex
+from tests.reporting.making import make_run, matrix, result
+
+
+def test_mean_and_deviation_are_those_of_the_seeds(table: Table) -> None:
+    row = table.rows[3]
+    assert (row.series.method, row.seeds, row.keeps_data) == ("gem", 2, True)
+    accs = [matrix("gem", seed).acc for seed in (0, 1)]
+    bwts = [matrix("gem", seed).bwt for seed in (0, 1)]
+    cells = dict(zip([c.key for c in table.columns], row.cells, strict=True))
+    assert cells["acc"].text == f"{statistics.mean(accs):.2f} ± {statistics.stdev(accs):.2f}"
+    assert cells["bwt"].text == f"−{-statistics.mean(bwts):.2f} ± {statistics.stdev(bwts):.2f}"
+    assert cells["ms_per_step"].text == "4.50 ± 0.71"
+    assert cells["memory_ratio"].text == "1.50 ± 0.00"
+
+
+def test_pools_and_budgets_stand_beside_the_numbers(tmp_path: Path) -> None:
+    make_run(tmp_path, "gem", stores="data", notes={"images kept per class": 5})
+    for method in ("gd-wild", "muc-mas"):
+        make_run(tmp_path, method, notes={"pool": "a_pool@32x32"})
+    make_run(tmp_path, "muc-mas", seed=1, notes={"pool": "another"})
+    (section,) = sections(gather([tmp_path]).runs)
+    table = make_table(section)
+    assert "\nImages kept per class 5: gem.\n" in markdown([table])
+    assert "\nPool a_pool@32x32: gd-wild, muc-mas.\n" in markdown([table])
+    assert r"Pool a\_pool@32x32: " in latex([table])
+    assert "\nPool another: muc-mas.\n" in markdown([table])
+    rows = {row["label"]: row for row in csv.DictReader(io.StringIO(csv_tables([table])))}
+    assert rows["gem"]["remarks"] == "images kept per class 5"
+    assert rows["muc-mas"]["remarks"] == "pool a_pool@32x32; pool another"
+
+
+def test_no_minus_zero(tmp_path: Path) -> None:
+    make_run(tmp_path, tasks=1)
+    (section,) = sections(gather([tmp_path]).runs)
+    assert make_table(section).rows[0].cells[1].text == "0.00"
+
+
+def made(root: Path, stores: dict[str, str], **last: float) -> Table:
+    """A table of runs whose first task ends at the given accuracy."""
+    for method, end in last.items():
+        run = make_run(root, method, stores=stores.get(method, "nothing"), finished=False, tasks=0)
+        run.write_result(
+            result(run, AccuracyMatrix([[90], [end, 90]]), stores.get(method, "nothing"))
+        )
+    (section,) = sections(gather([root]).runs)
+    return make_table(section)
+
+
+def test_rows_are_sorted_by_acc_in_groups_that_compare(tmp_path: Path) -> None:
+    stores = {"gem": "data", "mega": "data", "joint": "data", "independent": "parameters"}
+    table = made(
+        tmp_path, stores, gem=60, mega=80, joint=88, independent=89, ewc=40, lwf=70, finetune=50
+    )
+    assert {name: [r.series.method for r in rows] for name, rows in table.groups.items()} == {
+        "without": ["lwf", "finetune", "ewc"],
+        "with": ["mega", "gem"],
+        "bounds": ["independent", "joint"],
+    }
+    assert [row for rows in table.groups.values() for row in rows] == list(table.rows)
+
+
+def test_the_best_of_every_column_is_marked_in_its_group(tmp_path: Path) -> None:
+    stores = {"gem": "data", "mega": "data", "joint": "data"}
+    table = made(tmp_path, stores, gem=60, mega=80, joint=88, ewc=40, lwf=70, si=70)
+    keys = [column.key for column in table.columns]
+    best = {
+        row.series.method: [key for key, cell in zip(keys, row.cells, strict=True) if cell.is_best]
+        for row in table.rows
+    }
+    reached = ["acc", "bwt", "forgetting"]  # small forgetting is good, small accuracy is not
+    assert best == {
+        "lwf": reached,
+        "si": reached,
+        "ewc": [],
+        "mega": reached,
+        "gem": [],
+        "joint": [],
+    }

@@ -1,0 +1,73 @@
+"""Accuracies that do not mean what they seem to are named beside the result."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import nscl
+from nscl.data.tasks import Split, Task, TaskStream
+from nscl.metrics import AccuracyMatrix
+from nscl.results import Result
+from nscl.training.remarks import chance, remarks
+from tests.runs import small
+
+
+def task(index: int, labels: list[int], classes: int) -> Task:
+    split = Split(torch.zeros(len(labels), 1, 4, 4, dtype=torch.uint8), torch.tensor(labels))
+    names = tuple(f"class {i}" for i in range(classes))
+    return Task(index, f"task {index}", split, split, tuple(range(classes)), names)
+
+
+def stream(*tasks: Task) -> TaskStream:
+    return TaskStream("mine", tasks, "task", (0.5,), (0.5,))
+
+
+def test_a_task_of_one_class_is_named_and_not_taken_for_a_guess() -> None:
+    found = stream(task(0, [0, 1] * 50, 2), task(1, [0] * 10, 1))
+    assert remarks(found, AccuracyMatrix([[90], [90, 100]])) == (
+        "one class only in 1 of 2 tasks (2), where 100 % means nothing",
+    )
+
+
+def test_tasks_at_chance_are_named_by_what_they_reached_once_learned() -> None:
+    found = stream(*(task(i, [0, 1] * 50, 2) for i in range(3)))
+    learned_then_forgotten = AccuracyMatrix([[90], [50, 95], [50, 50, 99]])
+    assert remarks(found, learned_then_forgotten) == ()
+    guessed = AccuracyMatrix([[50], [50, 95], [50, 50, 57]])
+    assert remarks(found, guessed) == (
+        "no better than chance once learned in 2 of 3 tasks (1, 3), try another learning rate",
+    )
+
+
+def test_only_finished_tasks_count() -> None:
+    found = stream(*(task(i, [0, 1] * 50, 2) for i in range(3)))
+    assert "(1)" in remarks(found, AccuracyMatrix([[50]]))[0]
+    assert remarks(found, AccuracyMatrix()) == ()
+
+
+@pytest.mark.parametrize("labels", [[0, 1] * 40, [0] * 70 + [1] * 30, [0, 1, 2, 3] * 25])
+def test_guessing_stays_below_the_level_in_most_draws(labels: list[int]) -> None:
+    """Against draws: one who names the commonest class with fresh labels of the same shares."""
+    torch.manual_seed(0)
+    counts = torch.tensor([float(n) for _, n in sorted(Counter(labels).items())])
+    drawn = torch.multinomial(counts, len(labels) * 2000, replacement=True).view(2000, -1)
+    hits = 100.0 * (drawn == int(counts.argmax())).double().mean(1)
+    assert 0.94 < float((hits <= chance(torch.tensor(labels))).double().mean()) < 0.999
+
+
+def test_a_rate_that_ends_at_chance_is_said_in_the_result(tmp_path: Path) -> None:
+    lost = nscl.run(small("finetune", tmp_path, optim={"name": "sgd", "lr": 1e-9, "epochs": 1}))
+    assert "no better than chance" in lost.remarks[-1]
+    assert Result.read(tmp_path / lost.directory).remarks == lost.remarks
+    fine = nscl.run(small("finetune", tmp_path, data={"first": 1}))
+    assert fine.remarks == ()
+
+
+def test_the_load_is_recorded_and_survives_a_result_of_an_older_version(tmp_path: Path) -> None:
+    result = nscl.run(small("finetune", tmp_path, data={"first": 1}, optim={"epochs": 1}))
+    assert isinstance(result.environment["load_while_running"], float)
+    old = {k: v for k, v in result.to_dict().items() if k != "remarks"}
+    assert Result.from_dict(old) == replace(result, remarks=())
