@@ -84,3 +84,44 @@ def test_a_stream_that_does_not_hold_together_is_refused() -> None:
         stream(other)
     with pytest.raises(DataError, match="one head needs equally many"):
         stream(task(0), task(1, 3), scenario="domain")
+
+
+def pixels(*splits: Split) -> set[int]:
+    return {int(image[0, 0, 0]) for part in splits for image in part.images}
+
+
+@pytest.mark.parametrize(("share", "held"), [(0.01, 1), (0.25, 5), (0.5, 10), (0.94, 19)])
+def test_a_share_of_every_class_is_held_out_in_place_of_the_test_images(
+    share: float, held: int
+) -> None:
+    whole = stream(dataclasses.replace(task(), train=split(40)))
+    part = whole.hold_out(share)[0]
+    assert torch.bincount(part.test.labels).tolist() == [held, held]
+    assert len(part.train) == 40 - 2 * held
+    assert not pixels(part.train) & pixels(part.test)
+    assert pixels(part.train, part.test) == set(range(40))
+    assert pixels(whole.hold_out(share)[0].test) == pixels(part.test)
+
+
+def test_what_is_held_out_depends_on_the_class_alone() -> None:
+    here = dataclasses.replace(task(), train=split(40), classes=(3, 8))
+    # The same two classes under each other's labels, as in another order of classes.
+    swapped = Split(split(40).images, 1 - split(40).labels)
+    there = dataclasses.replace(here, train=swapped, classes=(8, 3))
+    found = [stream(each).hold_out(0.2)[0].test for each in (here, there)]
+    assert pixels(found[0]) == pixels(found[1])
+    others = stream(dataclasses.replace(here, classes=(4, 8))).hold_out(0.2)[0].test
+    assert pixels(others) != pixels(found[0])
+
+
+def test_holding_out_leaves_something_to_train_on() -> None:
+    few = stream(dataclasses.replace(task(), train=split(4)))
+    assert len(few.hold_out(0.5)[0].train) == 2
+    with pytest.raises(DataError, match=r"holding out 0.8 of 2 training images of class 'c0'"):
+        few.hold_out(0.8)
+    one = stream(dataclasses.replace(task(), train=split(2)))
+    with pytest.raises(DataError, match="leaves none to train on"):
+        one.hold_out(0.1)
+    for wrong in (0.0, 1.0, -0.5):
+        with pytest.raises(DataError, match="between 0 and 1"):
+            few.hold_out(wrong)

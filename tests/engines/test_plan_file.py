@@ -60,7 +60,7 @@ def test_the_command_line_wins_over_the_plan(plan_file: Path) -> None:
     jobs = plan.jobs()
     assert [job.config.seed for job in jobs] == [1, 1]
     assert {job.config.optim.epochs for job in jobs} == {2}
-    assert {job.config.preset for job in jobs} == {"cpu"}
+    assert {job.config.preset for job in jobs} == {"cpu-2"}
 
 
 def test_a_narrowed_plan_forgets_overrides_of_rows_left_out_only(plan_file: Path) -> None:

@@ -30,6 +30,7 @@ def run_on(root: Path, method: str, **data: Any) -> None:
         ({"order": "random", "order_seed": 2}, "random order 2"),
         ({"scenario": "domain"}, "domain scenario"),
         ({"size": 64}, "64 pixels"),
+        ({"holdout": 0.1}, "tested on 0.1 of the training data"),
         ({"digest": "0123456789abcdef"}, "stream 01234567"),
     ],
 )

@@ -39,3 +39,13 @@ def test_milestones_scale_with_shorter_phases() -> None:
         set_rates(optimizer, optim, epoch, epochs=8)
         rates.append(optimizer.param_groups[0]["lr"])
     assert rates == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_milestones_scale_with_a_longer_first_task() -> None:
+    optim = Optim(epochs=6, first_epochs=20, milestones=(3, 5), gamma=0.5)
+    optimizer = make_optimizer(optim, groups(1.0))
+    rates = []
+    for epoch in range(20):
+        set_rates(optimizer, optim, epoch, epochs=optim.epochs_of(0))
+        rates.append(optimizer.param_groups[0]["lr"])
+    assert rates == [1.0] * 10 + [0.5] * 7 + [0.25] * 3

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nscl.errors import NsclError
 from nscl.training.config.schema import ConfigError, RunConfig
 from nscl.training.process.device import Ranks
 from nscl.training.setup import Loaders, Setup
@@ -59,3 +60,11 @@ def test_data_from_python_cannot_be_opened_by_name() -> None:
     config = RunConfig.model_validate({"benchmark": "mine", "data": {"digest": "abc"}})
     with pytest.raises(ConfigError, match=r"nscl\.run\(config, stream=\.\.\.\)"):
         Setup.build(config, Ranks())
+
+
+def test_a_stem_of_another_stride_reaches_the_network(tmp_path: Path) -> None:
+    model = {"name": "resnet18", "width": 4, "stem_stride": 2}
+    built = Setup.build(small("finetune", tmp_path, model=model), Ranks()).model
+    assert built.backbone.conv.stride == (2, 2)  # type: ignore[union-attr]
+    with pytest.raises(NsclError, match="'mlp' has no option 'stem_stride'"):
+        Setup.build(small("finetune", tmp_path, model={"stem_stride": 2}), Ranks())

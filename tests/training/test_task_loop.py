@@ -5,9 +5,11 @@ from statistics import mean
 
 import pytest
 
+from nscl.data import Batches, Split, open_stream
 from nscl.methods.baselines.finetune import Finetune
 from nscl.results import read_metrics
 from nscl.training.experiment import run
+from nscl.training.setup import Loaders
 from tests.quick_runs import QuickRuns
 from tests.runs import small
 
@@ -57,3 +59,33 @@ def test_epochs_and_tasks_are_logged(tmp_path: Path) -> None:
     ]
     last = [r for r in records if r["kind"] == "epoch"][-1]
     assert last["test_accuracy"] == tasks[-1]["accuracies"][-1]
+
+
+@pytest.mark.parametrize(("method", "epochs"), [("finetune", [3, 1]), ("independent", [3, 3])])
+def test_random_weights_have_the_epochs_of_the_first_task(
+    tmp_path: Path, method: str, epochs: list[int]
+) -> None:
+    optim = {"epochs": 1, "first_epochs": 3}
+    result = run(small(method, tmp_path, data={"first": 2}, optim=optim))
+    records = read_metrics(tmp_path / result.directory / "metrics.jsonl")
+    tasks = [r["task"] for r in records if r["kind"] == "epoch"]
+    assert [tasks.count(task) for task in (0, 1)] == epochs
+
+
+def test_a_run_on_held_out_images_never_sees_a_test_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    plain = Loaders.__call__
+
+    def watched(self: Loaders, split: Split, **options: object) -> Batches:
+        seen.extend(hash(image.numpy().tobytes()) for image in split.images)
+        return plain(self, split, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Loaders, "__call__", watched)
+    run(small("finetune", tmp_path, data={"first": 2, "holdout": 0.2}, optim={"epochs": 1}))
+    stream = open_stream("split-digits-5")
+    train = {hash(i.numpy().tobytes()) for task in stream.tasks[:2] for i in task.train.images}
+    test = {hash(i.numpy().tobytes()) for task in stream.tasks[:2] for i in task.test.images}
+    assert set(seen) == train
+    assert not set(seen) & (test - train)

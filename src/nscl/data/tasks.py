@@ -14,6 +14,9 @@ from nscl.data.catalogue import Kind, Scenario
 from nscl.data.disk.canonical import AugmentName
 from nscl.data.errors import DataError
 from nscl.data.inputs import Inputs
+from nscl.data.splitting import random_numbers
+
+_HOLDOUT_SEED = 20  # with the class it draws what is held out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -186,3 +189,31 @@ class TaskStream:
         if not 1 <= n <= len(self):
             raise DataError(f"{self.name} has {len(self)} tasks; it cannot be restricted to {n}")
         return replace(self, tasks=self.tasks[:n])
+
+    def hold_out(self, share: float) -> "TaskStream":
+        """Return the stream with a share of the training samples in place of the test samples.
+
+        The test samples are gone, and nothing is trained on what is held out. Which samples these
+        are depends on their class only, not on the order of classes or the number of tasks.
+        """
+        if not 0 < share < 1:
+            raise DataError(f"the share to hold out must be between 0 and 1, not {share}")
+        return replace(self, tasks=tuple(_held_out(task, share) for task in self.tasks))
+
+
+def _held_out(task: Task, share: float) -> Task:
+    """The task with ``share`` of each class's training samples as its test samples."""
+    chosen = torch.zeros(len(task.train), dtype=torch.bool)
+    labels = task.train.labels.cpu()
+    for label, (original, name) in enumerate(zip(task.classes, task.class_names, strict=True)):
+        rows = torch.nonzero(labels == label)[:, 0]
+        count = max(1, round(share * len(rows)))
+        if len(rows) and count >= len(rows):
+            raise DataError(
+                f"holding out {share:g} of {len(rows)} training {task.train.kind} of class "
+                f"{name!r} leaves none to train on: choose a smaller share, or more data"
+            )
+        order = random_numbers(_HOLDOUT_SEED, original % 2**32).permutation(len(rows))
+        chosen[rows[torch.from_numpy(order[:count])]] = True
+    train, test = (torch.nonzero(part)[:, 0] for part in (~chosen, chosen))
+    return replace(task, train=task.train.select(train), test=task.train.select(test))

@@ -29,7 +29,7 @@ Options of the command line make the same object, so there is one way from optio
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -37,7 +37,7 @@ from nscl.engines.plan import RunPlan, Variant, choose_methods, make_variant, pi
 from nscl.messages import did_you_mean
 from nscl.methods.registry import METHODS
 from nscl.training.config.layers import merge, read_toml
-from nscl.training.config.schema import ConfigError, Part
+from nscl.training.config.schema import ConfigError, Part, PresetName
 from nscl.training.config.validation import validated
 
 ELSEWHERE = {
@@ -61,7 +61,7 @@ class PlanFile(Part):
     description: str = ""
     command: str = ""
     benchmark: str
-    preset: Literal["paper", "official", "cpu", "quick"] | None = None
+    preset: PresetName | None = None
     methods: str | list[str] = Field(default_factory=list)
     seeds: int | list[int] = 3
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -178,6 +178,7 @@ class Lab:
     make_optimizer: Callable[[Sequence[dict[str, Any]]], Optimizer]
     loader: Callable[..., Batches]  # loader(split, purpose=..., augment=..., shuffle=...)
     data_dir: Path | None = None  # where further data sets are looked for first
+    first_epochs: int | None = None  # of untrained weights; as epochs if not given
 
     @property
     def tasks(self) -> int:
@@ -227,6 +228,11 @@ class Method:
     def is_untrained(self, task: int) -> bool:
         """Whether a task begins with random weights: the first, or all if each starts again."""
         return task == 0
+
+    def epochs(self, task: int) -> int:
+        """Epochs of a task, in phases that have no number of their own."""
+        first = self.lab.first_epochs
+        return self.lab.epochs if first is None or not self.is_untrained(task) else first
 
     def training_split(self, task: int) -> Split:
         """The data of a task's epochs."""

@@ -35,7 +35,7 @@ MODELS: Mapping[str, ModelInfo] = {
     for info in (
         ModelInfo(
             "resnet18",
-            "PreAct ResNet-18 with the small-image stem; width 64 is the paper's, 8 preset cpu's",
+            "PreAct ResNet-18 for small images; options width (the paper's is 64) and stem_stride",
             "nscl.models.networks.preact_resnet:preact_resnet18",
         ),
         ModelInfo(

@@ -10,7 +10,7 @@ from nscl.reporting.gather import Run
 from nscl.reporting.labels import Group, common_settings, differing, labels
 from nscl.reporting.order import in_order
 from nscl.reporting.streams import stream
-from nscl.results import remarks
+from nscl.results import preset_of_record, remarks
 
 # Settings that only change what is recorded do not make another experiment.
 _LOOKING = frozenset({"seed", "eval_each_epoch", "track_old_losses"})
@@ -102,7 +102,8 @@ def sections(runs: Iterable[Run]) -> list[Section]:
     """Sort runs into sections and series."""
     places: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
-        place = run.benchmark, str(run.config.get("preset", "-")), stream(run.config)
+        preset = preset_of_record(str(run.config.get("preset", "-")))
+        place = run.benchmark, preset, stream(run.config)
         places.setdefault(place, []).append(run)
     return [_section(*place, found) for place, found in sorted(places.items())]
 

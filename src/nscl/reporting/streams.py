@@ -28,5 +28,6 @@ _WORDS = {
     "order": "random order {order_seed}",
     "scenario": "{scenario} scenario",
     "size": "{size} pixels",
+    "holdout": "tested on {holdout} of the training data",
     "digest": "stream {digest:.8}",
 }

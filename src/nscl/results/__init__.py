@@ -14,7 +14,13 @@ from nscl.results.errors import (
     WriteError,
 )
 from nscl.results.lock import RunLock
-from nscl.results.naming import config_hash, run_name, slug
+from nscl.results.naming import (
+    config_hash,
+    preset_of_record,
+    recorded_preset,
+    run_name,
+    slug,
+)
 from nscl.results.records.config_file import ConfigFile
 from nscl.results.records.metrics_log import MetricsLog
 from nscl.results.records.metrics_record import read_metrics
@@ -41,7 +47,9 @@ __all__ = [
     "find_runs",
     "fingerprint",
     "machine_load",
+    "preset_of_record",
     "read_metrics",
+    "recorded_preset",
     "remarks",
     "replacing",
     "run_name",

@@ -42,6 +42,24 @@ def slug(name: str) -> str:
     return f"{head}--{tail}"
 
 
+def recorded_preset(name: str) -> str:
+    """The preset's name in ``config.json``, and so in the hash: version 1 had no number.
+
+    >>> recorded_preset("cpu-1"), recorded_preset("cpu-2")
+    ('cpu', 'cpu-2')
+    """
+    return "cpu" if name == "cpu-1" else name
+
+
+def preset_of_record(name: str) -> str:
+    """The preset that ``config.json`` means, by the name to type.
+
+    >>> preset_of_record("cpu"), preset_of_record("cpu-2")
+    ('cpu-1', 'cpu-2')
+    """
+    return "cpu-1" if name == "cpu" else name
+
+
 def run_name(*, benchmark: str, method: str, seed: int, config: Mapping[str, Any]) -> str:
     """Name the folder of a run: ``<benchmark>-<method>-<seed>-<hash8>``."""
     return name_with_hash(benchmark, method, seed, config_hash(config))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ from nscl.models.heads import TaskModel
 from nscl.models.per_task_statistics import NormStatistics
 from nscl.training.config.build import resolved_method
 from nscl.training.config.inputs import check_kind
-from nscl.training.config.schema import ConfigError, RunConfig
+from nscl.training.config.schema import ConfigError, Data, RunConfig
 from nscl.training.optimizers import make_optimizer
 from nscl.training.process.device import Ranks, choose_device
 from nscl.training.process.seeding import generator, seed_all
@@ -85,7 +86,7 @@ class Setup:
     @classmethod
     def build(cls, config: RunConfig, ranks: Ranks, *, stream: TaskStream | None = None) -> "Setup":
         """Build all parts; data, network and options are checked here, before files are made."""
-        stream = _stream(config) if stream is None else _first(stream, config)
+        stream = _narrowed(_stream(config) if stream is None else stream, config.data)
         device = choose_device(config.device)
         resolved = resolved_method(config)
         kind, options = resolved.kind, resolved.options
@@ -115,7 +116,7 @@ def _stream(config: RunConfig) -> TaskStream:
             f"the data of this run ({config.benchmark}) were handed over in Python: continue it "
             "there, with nscl.run(config, stream=...)"
         )
-    stream = open_stream(
+    return open_stream(
         config.benchmark,
         data_dir=config.data_dir,
         order=data.order,
@@ -127,16 +128,22 @@ def _stream(config: RunConfig) -> TaskStream:
         tokenizer=data.tokenizer,
         length=data.length,
     )
-    return _first(stream, config)
 
 
-def _first(stream: TaskStream, config: RunConfig) -> TaskStream:
-    return stream if config.data.first is None else stream.restrict(config.data.first)
+def _narrowed(stream: TaskStream, data: Data) -> TaskStream:
+    """The first tasks only, and held-out images in place of test images, where asked for."""
+    if data.first is not None:
+        stream = stream.restrict(data.first)
+    return stream if data.holdout is None else stream.hold_out(data.holdout)
 
 
 def _model(config: RunConfig, stream: TaskStream) -> TaskModel:
     model = config.model
-    weights = {} if model.weights is None else {"weights": _found(model.weights, config)}
+    options: dict[str, Any] = {}
+    if model.weights is not None:
+        options["weights"] = _found(model.weights, config)
+    if model.stem_stride is not None:
+        options["stem_stride"] = model.stem_stride
     return build_model(
         model.name,
         image_shape=stream.image_shape if stream.kind == "images" else None,
@@ -145,7 +152,7 @@ def _model(config: RunConfig, stream: TaskStream) -> TaskModel:
         scenario=stream.scenario,
         width=model.width,
         size=model.size,
-        options=weights,
+        options=options,
     )
 
 
@@ -186,4 +193,5 @@ def _lab(config: RunConfig, model: TaskModel, loaders: Loaders) -> Lab:
         make_optimizer=lambda groups: make_optimizer(config.optim, groups),
         loader=loaders,
         data_dir=config.data_dir,
+        first_epochs=config.optim.first_epochs,
     )

@@ -88,7 +88,7 @@ class TaskLoop:
         if state is not None:
             state.restore("optimizer", partial(load_optimizer, optimizer))
             state.restore("method", self.method.load_epoch_state)
-        epochs = self.config.optim.epochs if phase.epochs is None else phase.epochs
+        epochs = self.method.epochs(place.task) if phase.epochs is None else phase.epochs
         while self.progress.place.epoch < epochs:
             self._epoch(phase, optimizer, epochs, state)
             state = None

@@ -122,3 +122,11 @@ def test_what_is_not_a_text_is_refused() -> None:
         wrong(attention_mask=texts().inputs["attention_mask"].flip(1))
     with pytest.raises(DataError, match="texts are input_ids and attention_mask"):
         TextSplit({"input_ids": torch.zeros(2, 2).long()}, torch.zeros(2).long(), vocabulary=3)
+
+
+def test_texts_are_held_out_as_images_are() -> None:
+    held = stream(texts()).hold_out(0.3)[0]
+    assert isinstance(held.test, TextSplit)
+    assert (held.test.labels.tolist(), len(held.train)) == ([0, 1], 4)
+    both = torch.cat([part.inputs["input_ids"][:, 0] for part in (held.train, held.test)])
+    assert sorted(both.tolist()) == [1, 2, 3, 4, 5, 6]

@@ -20,6 +20,15 @@ def test_progress_counts_tasks_and_epochs(tmp_path: Path) -> None:
     assert (later.seconds, later.acc, later.tasks) == (9.0, 90.0, 1)
 
 
+def test_a_longer_first_task_is_a_larger_share(tmp_path: Path) -> None:
+    one = job(tmp_path, optim={"epochs": 2, "first_epochs": 6})  # three tasks, ten epochs
+    first = [epoch(0, i, float(i)) for i in range(6)]
+    assert progress_of(one, first[:3]).share == pytest.approx(0.3)
+    second = progress_of(one, [*first, task_end(0, 90.0, 6.0), epoch(1, 0, 1.0)])
+    assert second.share == pytest.approx(0.7)
+    assert second.total_seconds == pytest.approx(10.0)
+
+
 def test_time_left_by_its_like_or_its_own_pace(tmp_path: Path) -> None:
     done, going, waiting, other = (job(tmp_path, seed=s) for s in range(4))
     other = job(tmp_path, "other", seed=4)

@@ -84,10 +84,10 @@ def test_adopted_values_are_the_presets_own(
         name = next(iter(points(method)[0]))
         tuned_values.adopt(
             "split-cifar100-10",
-            "cpu",
+            "cpu-2",
             method,
             settings={"options": {name: value}},
-            trials=f"experiments/tuned/split-cifar100-10-cpu/{method}.json",
+            trials=f"experiments/tuned/split-cifar100-10-cpu-2/{method}.json",
         )
     after = build_config("split-cifar100-10", {"method": "gpm", "preset": "cpu"})
     assert after.options["threshold"] == 0.91 != before.options["threshold"]
@@ -104,7 +104,7 @@ def test_adopted_values_are_the_presets_own(
     with pytest.raises(NsclError, match="takes no tuned values"):
         tuned_values.adopt("split-cifar100-10", "paper", "gpm", settings={}, trials="")
     with pytest.raises(NsclError, match="is your own"):
-        tuned_values.adopt("folder:birds", "cpu", "gpm", settings={}, trials="")
+        tuned_values.adopt("folder:birds", "cpu-2", "gpm", settings={}, trials="")
     (tmp_path / "tuned" / "split-cifar100-10.json").write_text("{")
     tuned_values._read.cache_clear()
     with pytest.raises(NsclError, match="is not JSON"):
@@ -115,6 +115,6 @@ def test_adopted_values_are_the_presets_own(
 def test_adopted_files_of_the_package_name_known_methods_and_options() -> None:
     for path in tuned_values.FOLDER.glob("*.json"):
         for preset, methods in tuned_values._read(path).items():
-            assert preset in tuned_values.TUNABLE
+            assert preset in tuned_values.ADOPTED
             for method in methods:
                 build_config(path.stem, {"method": method, "preset": preset})

@@ -89,3 +89,11 @@ def test_bf16_and_a_net_without_policy() -> None:
     assert torch.equal(net(x), net(x, everything))
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.isfinite(net(x, torch.rand(4, 2, 3) < 0.5)).all()
+
+
+def test_the_stem_has_the_stride_of_the_network_it_is_like() -> None:
+    for stride in (1, 2):
+        net = super_net_like(
+            PreActResNet18(3, width=8, stem_stride=stride), kernels=(3, 1), groups=4
+        )
+        assert net.conv.stride == (stride, stride)

@@ -18,7 +18,7 @@ from nscl.methods.teacher import weights_of
 from nscl.training.config.build import build_config
 from nscl.training.config.presets import PRESETS
 from nscl.training.config.schema import ConfigError
-from nscl.training.config.tuned_values import TUNABLE
+from nscl.training.config.tuned_values import ADOPTED
 from nscl.training.experiment import run
 from tests.methods.projecting import (
     CONVNET,
@@ -128,7 +128,7 @@ def test_a_threshold_that_rises_is_refused() -> None:
 @pytest.mark.parametrize("benchmark", ["split-cifar100-10", "split-cifar100-20", "split-digits-5"])
 def test_no_preset_or_trial_lets_it_rise(preset: str, benchmark: str) -> None:
     for a_core in (None, *AdNS.tuning["a_core"]):
-        options = {} if a_core is None or preset not in TUNABLE else {"a_core": a_core}
+        options = {} if a_core is None or preset not in ADOPTED else {"a_core": a_core}
         given = {"method": "adns", "preset": preset, "options": options}
         chosen = AdNSOptions.model_validate(build_config(benchmark, given).options)
         assert chosen.threshold_of(8, 10) < chosen.threshold_of(0, 10) == chosen.a_core

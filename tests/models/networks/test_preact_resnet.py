@@ -114,3 +114,14 @@ def test_any_image_becomes_one_row_of_features(shape):
 def test_impossible_sizes_are_refused(options):
     with pytest.raises(ModelError, match="must be an integer of at least 1"):
         PreActResNet18(**options)
+
+
+def test_a_stem_of_stride_two_quarters_every_map_and_adds_no_weight() -> None:
+    torch.manual_seed(0)
+    usual, strided = (shaken(PreActResNet18(3, width=4, stem_stride=s)).eval() for s in (1, 2))
+    assert usual.state_dict().keys() == strided.state_dict().keys()
+    x = torch.randn(2, 3, 16, 16)
+    assert strided.conv(x).shape == (2, 4, 8, 8)
+    assert torch.allclose(strided(x), slow_network(x, strided), atol=1e-5)
+    with pytest.raises(ModelError, match="stem_stride"):
+        PreActResNet18(3, width=4, stem_stride=0)

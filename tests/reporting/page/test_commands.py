@@ -20,7 +20,7 @@ from tests.runs import nscl as start
 from tests.runs import small
 
 
-@pytest.mark.parametrize("preset", ["quick", "cpu", "paper", "official"])
+@pytest.mark.parametrize("preset", ["quick", "cpu", "cpu-1", "half", "paper", "official"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_command_of_every_method_is_accepted(
     method: str, preset: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

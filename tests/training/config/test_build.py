@@ -82,9 +82,9 @@ def test_an_option_that_nothing_reads_is_refused(
 
 def test_what_nothing_reads_may_be_given_where_it_changes_nothing() -> None:
     """Presets have a number for the usual rule; commands that repeat a run say every option."""
-    given = {"preset": "cpu", "options": {"rule": "ridge", "alpha": 3}}
+    given = {"preset": "cpu-1", "options": {"rule": "ridge", "alpha": 3}}
     config = build_config("split-cifar100-10", given)
-    again = build_config("split-cifar100-10", {"preset": "cpu", "options": config.options})
+    again = build_config("split-cifar100-10", {"preset": "cpu-1", "options": config.options})
     assert (config.options["a"], again) == (30.0, config)
 
 

@@ -11,8 +11,8 @@ from nscl.methods import METHODS
 from nscl.models import build_model
 from nscl.models.networks.preact_resnet import PreActResNet18
 from nscl.training.config.build import build_config
-from nscl.training.config.presets import method_settings
-from nscl.training.config.schema import RunConfig
+from nscl.training.config.presets import PRESETS, method_settings, newest
+from nscl.training.config.schema import ConfigError, RunConfig
 
 FILES = {
     file.name.removesuffix(".toml"): tomllib.loads(file.read_text())
@@ -20,6 +20,7 @@ FILES = {
     if file.name.endswith(".toml")
 }
 FULL_SIZE = ("paper", "official")
+SMALL = ("cpu-1", "cpu-2", "quick")
 BENCHMARKS = ("split-cifar100-10", "split-cifar100-20", "split-tinyimagenet-25")
 
 
@@ -63,7 +64,7 @@ def test_official_is_what_the_released_code_does(method: str) -> None:
 
 
 def test_warming_up_a_head_stays_a_small_part_of_the_training() -> None:
-    for preset in ("official", "cpu"):
+    for preset in ("official", "half", "cpu-1", "cpu-2"):
         config = settled("lwf", preset)
         assert config.options["warmup_epochs"] <= config.optim.epochs / 4
 
@@ -71,14 +72,14 @@ def test_warming_up_a_head_stays_a_small_part_of_the_training() -> None:
 def test_small_presets_are_as_they_were() -> None:
     """Recorded results name them by the hash of these very settings."""
     samples = {"ewc": 1000, "mas": 1000, "muc-mas": 400, "gpm": 125, "sgp": 125}
-    for preset in ("cpu", "quick"):
+    for preset in SMALL:
         for method, number in samples.items():
             assert settled(method, preset).options["samples"] == number
         assert settled("si", preset).optim.weight_decay == 0.0
     assert settled("si", "quick").options["xi"] == 0.1
 
 
-@pytest.mark.parametrize("preset", [*FULL_SIZE, "cpu", "quick"])
+@pytest.mark.parametrize("preset", PRESETS)
 def test_every_method_takes_every_preset(preset: str) -> None:
     for method in METHODS:
         for benchmark in BENCHMARKS:
@@ -90,7 +91,7 @@ def test_a_file_has_nothing_that_would_be_ignored(method: str) -> None:
     content: dict[str, Any] = dict(FILES[method])
     assert method in METHODS
     assert content.pop("extends", method) in FILES
-    assert content.keys() <= {"all", "published", *FULL_SIZE, "cpu", "quick"}
+    assert content.keys() <= {"all", "published", "cpu", *PRESETS} - {"cpu-1"}
     for section in content.values():
         special = section.get("on", {})
         assert special.keys() <= catalogue.BENCHMARKS.keys()
@@ -103,7 +104,7 @@ def test_the_preset_is_stronger_than_what_holds_for_all_and_a_benchmark_than_its
         return method_settings(preset, benchmark, "mega").get("options", {}).get("per_class")
 
     assert (kept("paper", BENCHMARKS[0]), kept("paper", BENCHMARKS[1])) == (None, 50)
-    assert (kept("cpu", BENCHMARKS[0]), kept("cpu", BENCHMARKS[1])) == (5, 5)
+    assert (kept("cpu-1", BENCHMARKS[0]), kept("cpu-1", BENCHMARKS[1])) == (5, 5)
     ratios = [method_settings("official", b, "connector")["options"]["a"] for b in BENCHMARKS]
     assert ratios == [10.0, 30.0, 10.0]
 
@@ -111,3 +112,54 @@ def test_the_preset_is_stronger_than_what_holds_for_all_and_a_benchmark_than_its
 def test_a_method_of_ones_own_has_no_file() -> None:
     assert method_settings("cpu", BENCHMARKS[0], "../presets/lwf") == {}
     assert method_settings("cpu", BENCHMARKS[0], "package.module:Class") == {}
+
+
+def test_cpu_is_its_newest_version_and_the_first_one_keeps_its_name_in_files() -> None:
+    newest_one, first_one = settled("ewc", "cpu"), settled("ewc", "cpu-1")
+    assert (newest_one.preset, newest_one.identity()["preset"]) == ("cpu-2", "cpu-2")
+    assert (first_one.preset, first_one.identity()["preset"]) == ("cpu-1", "cpu")
+    assert (first_one.model.width, first_one.model.stem_stride) == (8, None)
+    assert (newest_one.model.width, newest_one.model.stem_stride) == (16, 2)
+    assert newest_one == settled("ewc", "cpu-2")
+    assert newest_one.run_name != first_one.run_name
+
+
+def test_texts_have_one_version_of_cpu_and_its_runs_keep_their_names() -> None:
+    found = [build_config("clinc150-10", {"preset": name}) for name in ("cpu", "cpu-1", "cpu-2")]
+    assert found[0] == found[1] == found[2]
+    assert found[0].identity()["preset"] == "cpu"
+
+
+def test_values_tuned_for_the_first_version_of_cpu_are_not_those_of_the_second() -> None:
+    assert settled("lwf", "cpu-1").options["strength"] == 10.0
+    assert settled("gpm", "cpu-1").options["threshold"] == 0.9
+    assert settled("gpm", "cpu-2").options["threshold"] != 0.9
+
+
+def test_half_is_official_in_fewer_epochs() -> None:
+    for method in METHODS:
+        half, whole = (settled(method, name) for name in ("half", "official"))
+        assert half.options.keys() == whole.options.keys()
+        assert (half.model.width, half.optim.epochs, half.optim.milestones) == (32, 16, (6, 12))
+        changed = {"epochs": 80, "milestones": (30, 60)}
+        assert half.optim.model_copy(update=changed) == whole.optim
+    assert settled("adam-nscl", "half").options == settled("adam-nscl", "official").options
+    assert [m / 16 for m in (6, 12)] == [30 / 80, 60 / 80]
+
+
+def test_an_unknown_preset_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no preset 'cpu-3'; known: cpu, paper, .*cpu-2"):
+        newest("cpu-3", BENCHMARKS[0])
+
+
+def test_a_given_number_of_epochs_is_that_of_every_task() -> None:
+    given = {"method": "finetune", "preset": "cpu", "optim": {"epochs": 3}}
+    assert build_config(BENCHMARKS[0], given).optim.first_epochs is None
+    given["optim"] = {"epochs": 3, "first_epochs": 9}
+    assert build_config(BENCHMARKS[0], given).optim.first_epochs == 9
+
+
+def test_another_network_has_neither_the_width_nor_the_stem_of_the_preset() -> None:
+    given = {"method": "finetune", "preset": "cpu", "model": {"name": "convnet"}}
+    model = build_config(BENCHMARKS[0], given).model
+    assert (model.width, model.stem_stride, model.memory_format) == (None, None, "channels_last")

@@ -57,3 +57,27 @@ def test_known_devices(device: str) -> None:
 def test_an_unknown_device_is_refused() -> None:
     with pytest.raises(ValidationError, match="device must be auto"):
         RunConfig(benchmark="x", device="tpu")
+
+
+def test_settings_that_nobody_gave_are_not_in_the_name() -> None:
+    """Runs that were made before there were such settings keep their names."""
+    plain = build_config("split-digits-5", {})
+    for table, name, value in (
+        ("optim", "first_epochs", 3),
+        ("data", "holdout", 0.1),
+        ("model", "stem_stride", 2),
+    ):
+        assert name not in plain.identity()[table]
+        asked = build_config("split-digits-5", {table: {name: value}})
+        assert asked.identity()[table][name] == value
+        assert asked.run_name != plain.run_name
+
+
+def test_the_first_task_may_have_more_epochs() -> None:
+    plain, longer = Optim(epochs=4), Optim(epochs=4, first_epochs=20)
+    assert [plain.epochs_of(task) for task in (0, 1)] == [4, 4]
+    assert [longer.epochs_of(task) for task in (0, 1)] == [20, 4]
+    assert [longer.epochs_before(place) for place in (0.0, 0.5, 1.0, 1.5, 3.0)] == [
+        *(0, 10, 20),
+        *(22, 28),
+    ]

@@ -22,15 +22,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_an_adopted_value_is_the_presets_own(folder: Path) -> None:
-    assert tuned_settings(BENCHMARK, "cpu", "ewc") == {}
+    assert tuned_settings(BENCHMARK, "cpu-2", "ewc") == {}
     for method, strength in (("ewc", 2.0), ("mas", 3.0)):
         settings = {"options": {"strength": strength}}
-        adopt(BENCHMARK, "cpu", method, settings=settings, trials="record.json")
-    assert tuned_settings(BENCHMARK, "cpu", "ewc") == {"options": {"strength": 2.0}}
+        adopt(BENCHMARK, "cpu-2", method, settings=settings, trials="record.json")
+    assert tuned_settings(BENCHMARK, "cpu-2", "ewc") == {"options": {"strength": 2.0}}
     assert tuned_settings(BENCHMARK, "quick", "ewc") == {}
     assert tuned_settings(BENCHMARK, "paper", "ewc") == {}
     written = json.loads((folder / f"{BENCHMARK}.json").read_text())
-    assert {name: entry["trials"] for name, entry in written["cpu"].items()} == {
+    assert {name: entry["trials"] for name, entry in written["cpu-2"].items()} == {
         "ewc": "record.json",
         "mas": "record.json",
     }
@@ -40,7 +40,8 @@ def test_an_adopted_value_is_the_presets_own(folder: Path) -> None:
     ("benchmark", "preset", "message"),
     [
         (BENCHMARK, "paper", "as published .*adopt for cpu or quick"),
-        ("folder:birds", "cpu", "is your own: .*leave out --adopt"),
+        (BENCHMARK, "cpu-1", "stays as it was measured; adopt for cpu"),
+        ("folder:birds", "cpu-2", "is your own: .*leave out --adopt"),
     ],
 )
 def test_what_tuned_values_are_not_adopted_for(benchmark: str, preset: str, message: str) -> None:
@@ -52,4 +53,4 @@ def test_a_broken_file_is_named(folder: Path) -> None:
     folder.mkdir()
     (folder / f"{BENCHMARK}.json").write_text("{")
     with pytest.raises(NsclError, match=f"{BENCHMARK}.json is not JSON .*reinstall nscl"):
-        tuned_settings(BENCHMARK, "cpu", "ewc")
+        tuned_settings(BENCHMARK, "cpu-2", "ewc")

@@ -69,4 +69,5 @@ def _presets() -> Table:
     table = _table("preset", "description")
     for name, function in PRESETS.items():
         table.add_row(name, (function.__doc__ or "").strip())
+    table.add_row("cpu", "the newest version of it: cpu-2 for images, cpu-1 for texts")
     return table

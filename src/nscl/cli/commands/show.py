@@ -8,7 +8,7 @@ from rich.table import Table
 
 from nscl.errors import NsclError
 from nscl.metrics import AccuracyMatrix
-from nscl.results import RunDirectory, read_metrics
+from nscl.results import RunDirectory, preset_of_record, read_metrics
 from nscl.results.records import spectra
 
 
@@ -27,7 +27,7 @@ def show(run: Path, /) -> int:
     identity = directory.identity()
     console.print(
         f"[bold]{identity.method}[/] on [bold]{identity.benchmark}[/], seed {identity.seed}, "
-        f"preset {identity.config.get('preset')}"
+        f"preset {preset_of_record(str(identity.config.get('preset', '-')))}"
     )
     rows, seconds = _rows(directory)
     if not rows:

@@ -10,6 +10,7 @@ from typing import Any
 
 from nscl.engines.job import Job
 from nscl.results import FormatError, read_metrics
+from nscl.training.config.schema import Optim
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,19 @@ def progress_of(job: Job, records: Iterable[dict[str, Any]]) -> RunProgress:
             tasks.append([])
         elif record["kind"] == "epoch":
             tasks[-1].append(record)
-    # A task with warm-ups or further phases has more epochs than configured: see the last one.
-    usual = max(len(tasks[-2]) if len(tasks) > 1 else 0, job.config.optim.epochs)
-    current = tasks[-1]
-    within = min(len(current) / usual, 0.99)
+    optim, current = job.config.optim, tasks[-1]
+    within = min(len(current) / _usual_epochs(optim, tasks), 0.99)
     spent = sum(end["seconds"] for end in ends) + (current[-1]["seconds"] if current else 0.0)
     last = ends[-1] if ends else {}
-    share = min(1.0, (len(ends) + within) / job.tasks)
-    return RunProgress(share, spent, last.get("acc"), last.get("bwt"), len(ends))
+    done = optim.epochs_before(len(ends) + within) / optim.epochs_before(job.tasks)
+    return RunProgress(min(1.0, done), spent, last.get("acc"), last.get("bwt"), len(ends))
+
+
+def _usual_epochs(optim: Optim, tasks: list[list[dict[str, Any]]]) -> int:
+    """Epochs of the current task: with warm-ups or further phases as many as the last one had."""
+    configured = optim.epochs_of(len(tasks) - 1)
+    is_alike = len(tasks) > 2 or (len(tasks) == 2 and optim.first_epochs is None)
+    return max(len(tasks[-2]), configured) if is_alike else configured
 
 
 class Forecast:

@@ -21,7 +21,7 @@ from nscl.errors import NsclError
 from nscl.methods.registry import load_method
 from nscl.training.config.build import build_config
 from nscl.training.config.presets import default_preset
-from nscl.training.config.tuned_values import TUNABLE, adopt, check_adoptable
+from nscl.training.config.tuned_values import ADOPTED, adopt, check_adoptable
 
 
 @dataclass(frozen=True)
@@ -167,4 +167,4 @@ def without_strength(names: Sequence[str]) -> list[str]:
 def tunable_preset(benchmark: str) -> str:
     """The preset that is tuned by default: published presets stay as they are."""
     usual = default_preset(benchmark)
-    return usual if usual in TUNABLE else TUNABLE[0]
+    return usual if usual in ADOPTED else "cpu"

@@ -104,7 +104,7 @@ class InstAParam(Method):
             self.counts, strength=chosen.reuse, slope=chosen.reuse_slope, shift=chosen.reuse_shift
         ).to(self.lab.device)
         epoch = self.lab.loader(self.training_split(task), purpose=0, batch_size=phase.batch_size)
-        self._length = len(epoch) * phase.repeats * (phase.epochs or self.lab.epochs)
+        self._length = len(epoch) * phase.repeats * (phase.epochs or self.epochs(task))
         self.controller_optimizer.reset()
         return super().optimizer(task, phase)
 

@@ -117,13 +117,21 @@ class SuperNet(nn.Module):
     """
 
     def __init__(
-        self, in_channels: int, layout: BlockShapes, *, kernels: Sequence[int], groups: int = 4
+        self,
+        in_channels: int,
+        layout: BlockShapes,
+        *,
+        kernels: Sequence[int],
+        groups: int = 4,
+        stem_stride: int = 1,
     ) -> None:
         super().__init__()
         channels = [layout[0][0], *(width for width, _ in layout)]
         _check(channels, groups)
         self.out_features = channels[-1]
-        self.conv = nn.Conv2d(in_channels, channels[0], 3, padding=1, bias=False)
+        self.conv = nn.Conv2d(
+            in_channels, channels[0], 3, stride=stem_stride, padding=1, bias=False
+        )
         self.norm = nn.GroupNorm(NORM_GROUPS, channels[0])
         self.blocks = nn.ModuleList(
             SuperBlock(inside, outside, stride=stride, kernels=kernels, groups=groups)
@@ -144,7 +152,8 @@ class SuperNet(nn.Module):
 def super_net_like(backbone: nn.Module, *, kernels: Sequence[int], groups: int) -> SuperNet:
     """The super-kernel network with the stages, widths and features of a known backbone."""
     in_channels, layout = _layout(backbone)
-    return SuperNet(in_channels, layout, kernels=kernels, groups=groups)
+    stride = backbone.conv.stride[0] if isinstance(backbone, PreActResNet18) else 1
+    return SuperNet(in_channels, layout, kernels=kernels, groups=groups, stem_stride=stride)
 
 
 def _layout(backbone: nn.Module) -> tuple[int, BlockShapes]:

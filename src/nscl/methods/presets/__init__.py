@@ -4,8 +4,10 @@ A method without a file runs with the general values of the preset and its own d
 is named after a preset, or after several of them; stronger sections come later::
 
     [all]        every preset
-    [published]  paper and official
-    [paper]  [official]  [cpu]  [quick]
+    [published]  paper, official and half
+    [official]   official and half
+    [cpu]        both versions of cpu
+    [paper]  [half]  [cpu-2]  [quick]
 
 A section holds the tables of a configuration: ``options`` (the method's own), ``optim``, ``model``.
 ``[SECTION.on.BENCHMARK]`` holds for one benchmark and is stronger than ``[SECTION]``, weaker than

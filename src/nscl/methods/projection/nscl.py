@@ -64,7 +64,7 @@ class NSCL(ProjectionMethod):
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Warm-up of a head that joins others, then everything together."""
-        warmup = math.ceil(self.choices.warmup * self.lab.epochs)
+        warmup = math.ceil(self.choices.warmup * self.epochs(task))
         is_new = task > 0 and self.lab.stream.scenario == "task"
         return (Phase("warmup", epochs=warmup), Phase()) if is_new and warmup else (Phase(),)
 

@@ -88,7 +88,7 @@ class OWM(ProjectionMethod):
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
         """The usual optimizer, protected."""
         batches = self.lab.loader(self.training_split(task), purpose="count")
-        self._steps = len(batches) * self.lab.epochs
+        self._steps = len(batches) * self.epochs(task)
         return super().optimizer(task, phase)
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:

@@ -65,7 +65,7 @@ class MUCMAS(PenaltyMethod):
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Training, then the side classifiers."""
-        published = max(1, round(0.4 * self.lab.epochs))
+        published = max(1, round(0.4 * self.epochs(task)))
         side = Phase("side", epochs=self.choices.side_epochs or published)
         return (Phase(), side) if task + 1 < self.lab.tasks else (Phase(),)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from nscl.reporting.gather import Run
 from nscl.reporting.series import flat
+from nscl.results import preset_of_record
 
 _FIRST = ("benchmark", "method", "preset", "seed", "options")
 
@@ -20,7 +21,7 @@ def command(run: Run) -> str:
     config = run.config
     words = ["nscl", "run", run.benchmark, "--method", run.method]
     if config.get("preset") is not None:
-        words += ["--preset", str(config["preset"])]
+        words += ["--preset", preset_of_record(str(config["preset"]))]
     words += ["--seed", str(run.seed)]
     words += _method_options(config.get("options") or {})
     for name, value in flat({k: v for k, v in config.items() if k not in _FIRST}).items():

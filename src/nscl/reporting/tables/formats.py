@@ -11,6 +11,7 @@ from nscl.reporting.tables.notes import notes
 from nscl.reporting.tables.provenance import provenance
 from nscl.reporting.tables.rows import GROUPS, Cell, Table, TableRow
 from nscl.reporting.tables.sentence import sentence
+from nscl.results import preset_of_record
 
 _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|"})
 
@@ -43,7 +44,7 @@ def csv_runs(runs: Iterable[Run]) -> str:
 def _run_row(run: Run, head: Sequence[str]) -> list[object]:
     known = {
         "run": run.name,
-        "preset": run.config.get("preset"),
+        "preset": preset_of_record(str(run.config.get("preset", ""))),
         "stream": stream(run.config),
         "label": given_name([run]),
         "finished": run.finished,

@@ -9,7 +9,7 @@ from nscl.methods.registry import load_method
 from nscl.models.registry import check_model_name
 from nscl.training.config.inputs import check_kind, with_tokenizer
 from nscl.training.config.layers import merge, read_toml
-from nscl.training.config.presets import PRESETS, default_preset, preset
+from nscl.training.config.presets import default_preset, newest, preset
 from nscl.training.config.schema import ConfigError, ResolvedMethod, RunConfig
 from nscl.training.config.validation import validated
 
@@ -31,18 +31,24 @@ def build_config(
     settings = merge(read_toml(file) if file else {}, given)
     settings.pop("benchmark", None)
     method = str(settings.get("method", "adam-nscl"))
-    name = str(settings.get("preset", default_preset(benchmark)))
-    if name not in PRESETS:
-        raise ConfigError(f"there is no preset {name!r}; known: {', '.join(PRESETS)}")
-    usual = preset(name, benchmark, method)
-    if "name" in settings.get("model", {}):
-        usual["model"].pop("width", None)  # the width of another network means nothing here
+    name = newest(str(settings.get("preset", default_preset(benchmark))), benchmark)
+    usual = _without_partners(preset(name, benchmark, method), settings)
     # The preset's None is a value: below it there is nothing to leave as it is.
     merged = merge({"benchmark": benchmark, **usual}, {**settings, "preset": name})
     config = complete(validated(RunConfig, merged))
     _check_options_have_effect(config, usual.get("options", {}), settings.get("options", {}))
     check_model_name(config.model.name)
     return config
+
+
+def _without_partners(usual: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The preset without values that go with others, which are given here."""
+    if "name" in given.get("model", {}):
+        for name in ("width", "stem_stride"):  # those of another network mean nothing here
+            usual["model"].pop(name, None)
+    if "epochs" in given.get("optim", {}):
+        usual["optim"].pop("first_epochs", None)
+    return usual
 
 
 def _check_options_have_effect(

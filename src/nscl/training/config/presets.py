@@ -1,4 +1,4 @@
-"""Named protocols: two published ones, and two that small machines finish.
+"""Named protocols: two published ones, one at half their size, and those of small machines.
 
 A preset has general values, which depend on the benchmark and stand here, and values of single
 methods, which stand beside the methods in ``nscl/methods/presets/NAME.toml``. Tuned values that the
@@ -15,6 +15,7 @@ from typing import Any
 from nscl.data.catalogue import has_texts
 from nscl.methods.registry import METHODS
 from nscl.training.config.layers import merge
+from nscl.training.config.schema import ConfigError
 from nscl.training.config.tuned_values import tuned_settings
 
 Settings = dict[str, Any]
@@ -25,7 +26,9 @@ _BATCH_SIZE = {"split-cifar100-10": 32}
 _SECTIONS = {
     "paper": ("all", "published", "paper"),
     "official": ("all", "published", "official"),
-    "cpu": ("all", "cpu"),
+    "half": ("all", "published", "official", "half"),
+    "cpu-2": ("all", "cpu", "cpu-2"),
+    "cpu-1": ("all", "cpu"),
     "quick": ("all", "quick"),
 }
 
@@ -69,8 +72,38 @@ def official(benchmark: str) -> Settings:
     }
 
 
-def cpu(benchmark: str) -> Settings:
-    """A protocol that one core finishes in minutes: reduced ResNet-18 or MiniLM, few epochs."""
+def half(benchmark: str) -> Settings:
+    """As `official` at half the width, in 16 epochs with milestones in the same proportion."""
+    whole = official(benchmark)
+    return {
+        "model": {"name": "resnet18", "width": 32, "memory_format": "channels_last"},
+        "optim": {**whole["optim"], "epochs": 16, "milestones": (6, 12)},
+    }
+
+
+def cpu_2(benchmark: str) -> Settings:
+    """Also called cpu: ResNet-18 of width 16 on quartered maps, 20 epochs and then 6."""
+    return {
+        "model": {
+            "name": "resnet18",
+            "width": 16,
+            "stem_stride": 2,
+            "memory_format": "channels_last",
+        },
+        "optim": {
+            "name": "adam",
+            "lr": 2e-3,
+            "first_epochs": 20,
+            "epochs": 6,
+            "batch_size": 32,
+            "milestones": (3, 5),
+        },
+        "threads": 1,  # two runs side by side are faster than one on two cores
+    }
+
+
+def cpu_1(benchmark: str) -> Settings:
+    """The first version of cpu: ResNet-18 of width 8, four epochs; MiniLM for texts."""
     if has_texts(benchmark):
         return _TEXT_CPU
     return {
@@ -94,9 +127,24 @@ def quick(benchmark: str) -> Settings:
 PRESETS: dict[str, Callable[[str], Settings]] = {
     "paper": paper,
     "official": official,
-    "cpu": cpu,
+    "half": half,
+    "cpu-2": cpu_2,
+    "cpu-1": cpu_1,
     "quick": quick,
 }
+
+
+def newest(name: str, benchmark: str) -> str:
+    """The preset that a name means: ``cpu`` is its newest version; texts have the first one only.
+
+    >>> newest("cpu", "split-cifar100-10"), newest("cpu", "clinc150-10"), newest("quick", "x")
+    ('cpu-2', 'cpu-1', 'quick')
+    """
+    if name in ("cpu", "cpu-2"):
+        return "cpu-1" if has_texts(benchmark) else "cpu-2"
+    if name not in PRESETS:
+        raise ConfigError(f"there is no preset {name!r}; known: {', '.join(['cpu', *PRESETS])}")
+    return name
 
 
 def preset(name: str, benchmark: str, method: str) -> Settings:
@@ -105,6 +153,7 @@ def preset(name: str, benchmark: str, method: str) -> Settings:
     >>> preset("quick", "split-digits-5", "adam-nscl")["options"]
     {'a': 1000.0}
     """
+    name = newest(name, benchmark)
     general = {**PRESETS[name](benchmark), "options": {}}
     settings = merge(general, method_settings(name, benchmark, method))
     return merge(settings, tuned_settings(benchmark, name, method))
@@ -112,6 +161,7 @@ def preset(name: str, benchmark: str, method: str) -> Settings:
 
 def method_settings(name: str, benchmark: str, method: str) -> Settings:
     """What a method changes in a preset, from its file; a method without a file changes nothing."""
+    name = newest(name, benchmark)
     content = _read(method)
     parent = content.get("extends")
     settings = method_settings(name, benchmark, parent) if parent else {}

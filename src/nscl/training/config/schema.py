@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
 from nscl.errors import NsclError
-from nscl.results import run_name
+from nscl.results import recorded_preset, run_name
 
 if TYPE_CHECKING:
     from nscl.methods.base import Method, Options
 
-PresetName = Literal["paper", "official", "cpu", "quick"]
+PresetName = Literal["paper", "official", "half", "cpu", "cpu-1", "cpu-2", "quick"]
 
 
 class ConfigError(NsclError, ValueError):
@@ -49,16 +49,27 @@ class Optim(Part):
     """Of sgd."""
     epochs: int = Field(5, ge=1)
     """Per task."""
+    first_epochs: int | None = Field(None, ge=1)
+    """Of the first task, and of tasks that begin with random weights; as epochs if not given."""
     batch_size: int = Field(32, ge=1)
     """Images or texts per step."""
     milestones: tuple[int, ...] = ()
-    """Epochs at which all rates are multiplied by gamma."""
+    """Of epochs, those at which all rates are multiplied by gamma; scaled where a task has more or
+    fewer of them."""
     gamma: float = Field(0.5, gt=0)
     """What rates are multiplied by at milestones."""
 
     def backbone_lr(self, task: int) -> float:
         """Rate of weights that all tasks share."""
         return self.lr if task == 0 or self.later_lr is None else self.later_lr
+
+    def epochs_of(self, task: int) -> int:
+        """Epochs of a task."""
+        return self.epochs if task or self.first_epochs is None else self.first_epochs
+
+    def epochs_before(self, place: float) -> float:
+        """Epochs up to a place in the stream: 1.5 is the middle of the second task."""
+        return self.epochs_of(0) * min(place, 1.0) + self.epochs * max(0.0, place - 1.0)
 
     @property
     def is_plain(self) -> bool:
@@ -93,6 +104,9 @@ class Data(Part):
     """Train on the first tasks only: how many."""
     size: int | None = Field(None, ge=4)
     """Pixels to which pictures are resized in memory; see model.size for the network's."""
+    holdout: float | None = Field(None, gt=0, lt=1)
+    """Share of the training images or texts of every class that are not trained on and tested in
+    place of the test images: for choosing settings."""
     scenario: Literal["task", "domain"] | None = None
     """A head per task or one for all; as the benchmark is meant if not given."""
     augment: Literal["default", "none", "crop-flip"] = "default"
@@ -114,6 +128,8 @@ class Model(Part):
     """See nscl list models; or package.module:factory, a model of your own. Short: --model NAME."""
     width: int | None = Field(None, ge=1)
     """Channels of its first stage, or units of a layer."""
+    stem_stride: int | None = Field(None, ge=1)
+    """Of resnet18: stride of the first convolution; 1 if not given."""
     size: int | None = Field(None, ge=4)
     """Pixels to which images are resized on their way into the network."""
     weights: str | None = Field(None, min_length=1)
@@ -150,8 +166,8 @@ class RunConfig(Part):
     method: str = "adam-nscl"
     """See nscl list methods; or package.module:Class, a method of your own. Without: adam-nscl."""
     preset: PresetName = "quick"
-    """Values of all settings that are not given. Without: paper for the paper's three benchmarks,
-    quick elsewhere."""
+    """Values of all settings that are not given; cpu is the newest version of it, see nscl list
+    presets. Without: paper for the paper's three benchmarks, quick elsewhere."""
     seed: int = Field(0, ge=0)
     """Of everything random. Without: 0."""
     options: dict[str, Any] = {}
@@ -212,14 +228,16 @@ class RunConfig(Part):
         elsewhere = {"device", "threads", "data_dir", "out", "label"}
         # Absent unless asked for: runs made before it could be asked for keep their names.
         unasked = set() if self.track_old_losses else {"track_old_losses"}
-        return self.model_dump(
+        found = self.model_dump(
             mode="json",
             exclude={
                 **dict.fromkeys(elsewhere | unasked, True),
-                "data": _without_value(self.data, "tokenizer", "length"),
-                "model": _without_value(self.model, "size", "weights"),
+                "optim": _without_value(self.optim, "first_epochs"),
+                "data": _without_value(self.data, "tokenizer", "length", "holdout"),
+                "model": _without_value(self.model, "size", "weights", "stem_stride"),
             },
         )
+        return found | {"preset": recorded_preset(self.preset)}
 
     def place(self) -> dict[str, Any]:
         """Where and how it runs, without folders of one machine; and its label, if it has one."""

@@ -9,17 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nscl.data.catalogue import is_own
+from nscl.data.catalogue import has_texts, is_own
 from nscl.errors import NsclError
 from nscl.results import slug, write_json
 
 FOLDER = Path(__file__).parent / "tuned"
-TUNABLE = ("cpu", "quick")  # the others are as printed and as published
+ADOPTED = ("cpu-1", "cpu-2", "quick")  # the others are as printed and as published
 
 
 def tuned_settings(benchmark: str, preset: str, method: str) -> dict[str, Any]:
     """The adopted settings of a method, or none."""
-    if preset not in TUNABLE:
+    if preset not in ADOPTED:
         return {}
     entry = _read(FOLDER / f"{slug(benchmark)}.json").get(preset, {}).get(method, {})
     return dict(entry.get("settings", {}))
@@ -43,10 +43,11 @@ def adopt(
 
 def check_adoptable(benchmark: str, preset: str) -> None:
     """Refuse, before anything is trained, what tuned values cannot be adopted for."""
-    if preset not in TUNABLE:
+    if preset == "cpu-1" and not has_texts(benchmark):
+        raise NsclError("preset 'cpu-1' stays as it was measured; adopt for cpu, its new version")
+    if preset not in ADOPTED:
         raise NsclError(
-            f"preset {preset!r} is as published and takes no tuned values; "
-            f"adopt for {' or '.join(TUNABLE)}"
+            f"preset {preset!r} is as published and takes no tuned values; adopt for cpu or quick"
         )
     if is_own(benchmark):
         raise NsclError(

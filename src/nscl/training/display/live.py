@@ -40,9 +40,8 @@ class Live(Quiet):
 
     def start(self, config: RunConfig, stream: TaskStream, place: Place, folder: Path) -> None:
         """Open the view."""
-        self.total = len(stream)
-        self.epochs = config.optim.epochs
-        self.first_done = place.task + place.epoch / self.epochs
+        self.total, self.optim = len(stream), config.optim
+        self.first_done = place.task + place.epoch / config.optim.epochs_of(place.task)
         self.console.print(f"[bold]{config.method}[/] on [bold]{config.benchmark}[/] → {folder}")
         if stream.note:
             self.console.print(f"[dim]{stream.note}[/]")
@@ -67,10 +66,10 @@ class Live(Quiet):
     figures = ""
 
     def _left(self, done: float) -> str:
-        fresh = done - self.first_done
-        if fresh < 0.02:
+        if done - self.first_done < 0.02:
             return ""
-        seconds = (time.perf_counter() - self.began) / fresh * (self.total - done)
+        started, now, end = map(self.optim.epochs_before, (self.first_done, done, self.total))
+        seconds = (time.perf_counter() - self.began) / (now - started) * (end - now)
         return f"about {seconds / 60:.1f} min left"
 
     def epoch(self, record: dict[str, Any]) -> None:

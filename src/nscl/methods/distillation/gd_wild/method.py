@@ -65,8 +65,8 @@ class GDWild(Method):
         """Teacher, network, heads; the first task has no teacher."""
         if task == 0:
             return (Phase("init"),)
-        finetune = max(1, round(self.choices.finetune_share * self.lab.epochs))
-        main = max(1, self.lab.epochs - finetune)
+        finetune = max(1, round(self.choices.finetune_share * self.epochs(task)))
+        main = max(1, self.epochs(task) - finetune)
         return (Phase("init"), Phase("main", epochs=main), Phase("finetune", epochs=finetune))
 
     def start_task(self, task: int) -> None:
