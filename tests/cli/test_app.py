@@ -177,12 +177,13 @@ def test_help_shows_both_names(command: str, capsys: pytest.CaptureFixture[str])
     assert "--model NAME" in text
 
 
-@pytest.mark.parametrize("what", ["methods", "benchmarks", "models", "presets"])
+@pytest.mark.parametrize("what", ["methods", "benchmarks", "models", "presets", "scenarios"])
 def test_lists(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["list", what]) == 0
     output = capsys.readouterr().out
     expected = {"methods": "adam-nscl", "benchmarks": "split-digits-5", "models": "resnet18",
-                "presets": "official"}  # fmt: skip
+                "presets": "official",
+                "scenarios": "one growing head over all classes seen so far"}  # fmt: skip
     assert expected[what] in output
 
 

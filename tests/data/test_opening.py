@@ -77,11 +77,25 @@ def test_domain_streams_have_the_same_classes_under_other_changes(name: str) -> 
     )
 
 
+def test_labels_of_one_growing_head_go_on_from_task_to_task() -> None:
+    plain, grown = (open_stream("split-digits-5", scenario=s) for s in ("task", "class"))
+    assert [task.first_label for task in grown] == [0, 2, 4, 6, 8]
+    for before, now in zip(plain, grown, strict=True):
+        assert now.train.images is before.train.images or now.train.images.equal(
+            before.train.images
+        )
+        assert now.train.labels.equal(before.train.labels + now.first_label)
+        assert now.test.labels.equal(before.test.labels + now.first_label)
+    assert len(grown.restrict(2)) == 2
+    with pytest.raises(DataError, match="'0' is a class of several tasks; choose another"):
+        open_stream("permuted-digits", scenario="class")
+
+
 def test_wrong_options_are_named() -> None:
     for options, complaint in (
         ({"tasks": 3}, "choose a number of tasks from 1, 2, 5, 10"),
         ({"size": 0}, "size must be a positive number, not 0"),
-        ({"scenario": "class"}, "'task' or 'domain'"),
+        ({"scenario": "classes"}, "choose task, domain, class"),
         ({"order": "odd"}, "'natural' or 'random'"),
     ):
         with pytest.raises(DataError, match=complaint):

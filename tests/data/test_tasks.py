@@ -1,9 +1,12 @@
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
 
 from nscl.data.errors import DataError
+from nscl.data.images.files import FileSplit
+from nscl.data.streams import for_scenario
 from nscl.data.tasks import Split, Task, TaskStream
 
 
@@ -84,6 +87,11 @@ def test_a_stream_that_does_not_hold_together_is_refused() -> None:
         stream(other)
     with pytest.raises(DataError, match="one head needs equally many"):
         stream(task(0), task(1, 3), scenario="domain")
+    with pytest.raises(DataError, match="'c0' is a class of several tasks"):
+        stream(task(0), task(1), scenario="class")
+    named = dataclasses.replace(task(1), class_names=("d0", "d1"))
+    with pytest.raises(DataError, match=r"labels from 0 on, but a class stream .* from 2 on: see"):
+        stream(task(0), named, scenario="class")
 
 
 def pixels(*splits: Split) -> set[int]:
@@ -125,3 +133,22 @@ def test_holding_out_leaves_something_to_train_on() -> None:
     for wrong in (0.0, 1.0, -0.5):
         with pytest.raises(DataError, match="between 0 and 1"):
             few.hold_out(wrong)
+
+
+def test_labels_are_numbered_for_one_growing_head_and_back() -> None:
+    tasks = (task(0), dataclasses.replace(task(1, 3), class_names=("d0", "d1", "d2")))
+    grown = for_scenario(tasks, "class")
+    assert [part.first_label for part in grown] == [0, 2]
+    assert grown[0] is tasks[0]
+    assert grown[1].train.labels.tolist() == [2, 3, 4] * 4
+    assert stream(*grown, scenario="class").classes_per_task == (2, 3)
+    with pytest.raises(DataError, match="labels from 2 on, but a task stream needs them from 0"):
+        stream(*grown)
+    back = for_scenario(grown, "task")
+    assert back[1].train.labels.equal(tasks[1].train.labels)
+
+
+def test_pictures_stay_in_their_files_under_other_labels(tmp_path: Path) -> None:
+    files = FileSplit([tmp_path / "a.png", tmp_path / "b.png"], torch.tensor([0, 1]), size=(4, 4))
+    other = files.relabelled(files.labels + 5)
+    assert (other.files, other.labels.tolist(), other.in_memory) == (files.files, [5, 6], False)

@@ -10,10 +10,11 @@ from torch.optim import SGD, Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nscl.data.images.augment import normalise
+from nscl.data.streams import for_scenario
 from nscl.data.tasks import Split, Task, TaskStream
 from nscl.methods.base import Batch, Lab, Method, Phase
 from nscl.methods.replay.base import Replay
-from nscl.models.heads import MultiHead, SingleHead, TaskModel
+from nscl.models.heads import GrowingHead, MultiHead, SingleHead, TaskModel
 from nscl.models.networks.mlp import MLP
 
 
@@ -50,7 +51,8 @@ def stream(
         split = Split(pixels, torch.arange(images) % width)
         names = tuple(f"{index}.{c}" for c in range(width))
         tasks.append(Task(index, f"task {index}", split, split, tuple(range(width)), names))
-    return TaskStream("random", tuple(tasks), scenario, (0.5,), (0.25,))  # type: ignore[arg-type]
+    numbered = for_scenario(tasks, scenario)  # type: ignore[arg-type]
+    return TaskStream("random", numbered, scenario, (0.5,), (0.25,))  # type: ignore[arg-type]
 
 
 def lab(
@@ -63,9 +65,11 @@ def lab(
 ) -> Lab:
     torch.manual_seed(0)
     backbone = backbone or MLP(16, width=8)
-    model: TaskModel = (
-        MultiHead(backbone, widths) if scenario == "task" else SingleHead(backbone, widths[0])
-    )
+    model: TaskModel
+    if scenario == "domain":
+        model = SingleHead(backbone, widths[0])
+    else:
+        model = (GrowingHead if scenario == "class" else MultiHead)(backbone, widths)
 
     def make(groups: Sequence[dict[str, Any]]) -> Optimizer:
         return optimizer(groups, lr=lr)  # type: ignore[call-arg]

@@ -87,6 +87,18 @@ def test_it_learns_and_resumes_bit_for_bit(method: str, mails: Path, tmp_path: P
     assert resumed.accuracy == whole.accuracy
 
 
+@pytest.mark.parametrize("method", ["finetune", "joint", "ewc", "lwf", "adam-nscl", "nscl"])
+def test_one_growing_head_over_texts(method: str, mails: Path, tmp_path: Path) -> None:
+    given = {"data": {"tokenizer": "words:64", "length": 8, "scenario": "class"}}
+    whole = run(config(mails, method, tmp_path / "whole", **given))
+    assert whole.accuracy.rows[0][0] > 80
+    assert all(row[-1] > 0 for row in whole.accuracy.rows)
+    broken = config(mails, method, tmp_path / "broken", **given)
+    with pytest.raises(Killed):
+        run(broken, display=KillAfter(5))  # type: ignore[arg-type]
+    assert run(broken).accuracy == whole.accuracy
+
+
 def test_the_methods_are_those_without_pictures() -> None:
     assert set(METHODS) - set(OF_TEXTS) == {"muc-mas", "gd-wild", "instaparam"}
 

@@ -1,10 +1,10 @@
-"""Heads per task and one head for all: isolation, names, growth."""
+"""Heads per task, one head for all, one that grows: isolation, names, growth."""
 
 import pytest
 import torch
 from torch import nn
 
-from nscl.models import MLP, ConvNet, ModelError, MultiHead, SingleHead
+from nscl.models import MLP, ConvNet, GrowingHead, ModelError, MultiHead, SingleHead
 
 
 def small(**options) -> MultiHead:
@@ -97,6 +97,45 @@ def test_one_head_answers_for_every_task():
         model.add_head(6)
     with pytest.raises(ModelError, match="task must be an integer"):
         model(x, -1)
+
+
+def test_a_growing_head_answers_with_all_classes_so_far():
+    torch.manual_seed(0)
+    model = GrowingHead(MLP(4, width=3), [2, 3, 4]).double().eval()
+    x = torch.randn(5, 1, 2, 2, dtype=torch.float64)
+    features = model.backbone(x)
+    weight = torch.cat([model.head(task).weight for task in range(3)])
+    bias = torch.cat([model.head(task).bias for task in range(3)])
+    for task, classes in enumerate((2, 5, 9)):
+        truth = features @ weight[:classes].T + bias[:classes]
+        torch.testing.assert_close(model(x, task), truth)
+        torch.testing.assert_close(model(x, range(task + 1)), truth)
+    assert model.classes_per_task == [2, 3, 4]
+    assert model.softmax_sizes(range(2)) == [5]
+    assert MultiHead.softmax_sizes(model, range(2)) == [2, 3]
+
+
+def test_rows_of_a_growing_head_learn_with_all_later_tasks_and_not_before_their_own():
+    model = GrowingHead(MLP(4, width=3), [2, 3, 4])
+    model(torch.randn(4, 1, 2, 2), 1).logsumexp(1).sum().backward()
+    names = [f"heads.{task}.{part}" for task in (0, 1) for part in ("weight", "bias")]
+    assert [name for name, _ in model.answering_parameters(1)] == names
+    assert all(p.grad.abs().sum() > 0 for _, p in model.answering_parameters(1))
+    assert all(p.grad is None for _, p in model.head_parameters(2))
+    assert [name for name, _ in model.head_parameters(1)] == names[2:]
+    for task in (3, -1):
+        with pytest.raises(ModelError, match=f"no head for task {task}: 3 heads"):
+            model(torch.zeros(1, 1, 2, 2), task)
+
+
+def test_a_growing_head_begins_with_the_weights_of_heads_per_task():
+    torch.manual_seed(0)
+    apart = MultiHead(MLP(4, width=3), [2, 3])
+    torch.manual_seed(0)
+    assert not GrowingHead(MLP(4, width=3)).classes_per_task
+    torch.manual_seed(0)
+    grown = GrowingHead(MLP(4, width=3), [2, 3])
+    assert all(map(torch.equal, apart.parameters(), grown.parameters()))
 
 
 @pytest.mark.parametrize("task", [3, -1, True, 0.0, None])

@@ -9,6 +9,7 @@ from torch import nn
 
 from nscl.errors import NsclError
 from nscl.models import (
+    GrowingHead,
     ModelError,
     MultiHead,
     SingleHead,
@@ -99,6 +100,12 @@ def test_the_domain_scenario_has_one_head():
     model = build("mlp", scenario="domain", classes_per_task=[10, 10])
     assert isinstance(model, SingleHead)
     assert model(torch.zeros(2, *SHAPE), 1).shape == (2, 10)
+
+
+def test_the_class_scenario_has_one_head_that_grows():
+    model = build("mlp", scenario="class", classes_per_task=[2, 3])
+    assert isinstance(model, GrowingHead)
+    assert model(torch.zeros(2, *SHAPE), 1).shape == (2, 5)
 
 
 def test_building_draws_only_the_weights():

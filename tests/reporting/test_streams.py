@@ -29,6 +29,7 @@ def run_on(root: Path, method: str, **data: Any) -> None:
         ({"tasks": 4}, "classes in 4 tasks"),
         ({"order": "random", "order_seed": 2}, "random order 2"),
         ({"scenario": "domain"}, "domain scenario"),
+        ({"scenario": "class", "first": 3}, "first 3 tasks, one growing head"),
         ({"size": 64}, "64 pixels"),
         ({"holdout": 0.1}, "tested on 0.1 of the training data"),
         ({"digest": "0123456789abcdef"}, "stream 01234567"),

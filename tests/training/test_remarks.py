@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import nscl
+from nscl.data.streams import for_scenario
 from nscl.data.tasks import Split, Task, TaskStream
 from nscl.metrics import AccuracyMatrix
 from nscl.results import Result
@@ -29,6 +30,14 @@ def test_a_task_of_one_class_is_named_and_not_taken_for_a_guess() -> None:
     found = stream(task(0, [0, 1] * 50, 2), task(1, [0] * 10, 1))
     assert remarks(found, AccuracyMatrix([[90], [90, 100]])) == (
         "one class only in 1 of 2 tasks (2), where 100 % means nothing",
+    )
+
+
+def test_a_growing_head_tells_a_lone_class_from_those_before_it() -> None:
+    lone = [replace(task(i, [0] * 10, 1), class_names=(f"class {i}",)) for i in range(3)]
+    found = TaskStream("mine", for_scenario(lone, "class"), "class", (0.5,), (0.5,))
+    assert remarks(found, AccuracyMatrix([[100], [0, 100], [0, 0, 100]])) == (
+        "one class only in 1 of 3 tasks (1), where 100 % means nothing",
     )
 
 

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
     from nscl.data.tasks import TaskStream
 
 Order = Literal["natural", "random"]
-Scenario = Literal["task", "domain"]
+Scenario = Literal["task", "domain", "class"]
 Kind = Literal["images", "texts"]
 FOLDER_PREFIX = "folder:"
 TEXT_PREFIX = "text:"
+SCENARIOS: dict[Scenario, str] = {
+    "task": "a head per task; the task of a test sample is known",
+    "domain": "one head of the same classes for all tasks",
+    "class": "one growing head over all classes seen so far; the task is not known",
+}
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,7 @@ def open_stream(
 
     ``order="random"`` shuffles classes (or domains) by ``seed``; ``tasks`` overrides the number of
     tasks and must divide the number of classes; ``size`` resizes the pictures to size × size (a
-    folder's default is 32); ``scenario`` overrides the benchmark's own. A folder
+    folder's default is 32); ``scenario`` overrides the benchmark's own (``SCENARIOS``). A folder
     whose pictures need more than ``max_bytes`` of memory is decoded during training instead.
     Texts become at most ``length`` tokens (32) of a ``tokenizer`` (``words``, which needs nothing).
     ``notify`` receives one line when something takes long or differs from the usual.

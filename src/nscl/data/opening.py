@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from nscl.data.catalogue import FOLDER_PREFIX, Benchmark, Order, Scenario
+from nscl.data.catalogue import FOLDER_PREFIX, SCENARIOS, Benchmark, Order, Scenario
 from nscl.data.disk.canonical import DATASETS
 from nscl.data.disk.decoded import read_decoded
 from nscl.data.disk.locate import require
@@ -18,7 +18,7 @@ from nscl.data.readers.idx import read_fashion_mnist
 from nscl.data.readers.raw import RawDataset
 from nscl.data.readers.tinyimagenet import read_tinyimagenet
 from nscl.data.splitting import task_counts
-from nscl.data.streams import build_tasks, measure_mean_std, split_raw
+from nscl.data.streams import build_tasks, for_scenario, measure_mean_std, split_raw
 from nscl.data.tasks import Task, TaskStream
 from nscl.data.texts.opening import open_texts
 
@@ -64,8 +64,8 @@ def open_benchmark(
     """Open an entry; the arguments are those of `nscl.data.catalogue.open_stream`."""
     if size is not None and size < 1:
         raise DataError(f"size must be a positive number, not {size}")
-    if scenario not in (None, "task", "domain"):
-        raise DataError(f"scenario {scenario!r} is not known; choose 'task' or 'domain'")
+    if scenario is not None and scenario not in SCENARIOS:
+        raise DataError(f"scenario {scenario!r} is not known; choose {', '.join(SCENARIOS)}")
     scenario = scenario or entry.scenario
     _check_kind(name, entry, size=size, max_bytes=max_bytes, tokenizer=tokenizer, length=length)
     if entry.kind == "texts":
@@ -85,13 +85,15 @@ def open_benchmark(
         select, names = folder_selector(path, size=size, max_bytes=max_bytes, notify=notify)
         count = _required_tasks(tasks, name, names)
         built = build_tasks(select, names, tasks=count, order=order, seed=seed)
-        return TaskStream(name, built, scenario, *measure_mean_std(built[0].train))
+        numbers = measure_mean_std(built[0].train)
+        return TaskStream(name, for_scenario(built, scenario), scenario, *numbers)
     dataset = DATASETS[entry.dataset]
     raw = load_dataset(entry.dataset, benchmark=name, data_dir=data_dir, notify=notify)
     count = entry.tasks or 1 if tasks is None else tasks
     built = _tasks_of(raw, entry, count, order=order, seed=seed, size=size)
     if raw.note:
         notify(f"{name}: {raw.note}")
+    built = for_scenario(built, scenario)
     return TaskStream(name, built, scenario, dataset.mean, dataset.std, dataset.augment, raw.note)
 
 

@@ -10,6 +10,8 @@
 """
 
 from collections.abc import Callable, Sequence, Sized
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
@@ -31,6 +33,7 @@ __all__ = [
     "Task",
     "TaskStream",
     "build_tasks",
+    "for_scenario",
     "measure_mean_std",
     "split_raw",
     "stream_from_datasets",
@@ -77,6 +80,28 @@ def tasks_of(
     return tuple(built)
 
 
+def for_scenario(tasks: Sequence[Task], scenario: Scenario) -> tuple[Task, ...]:
+    """Number the labels as a scenario counts them: one growing head goes on from task to task.
+
+    >>> from nscl.data import open_stream
+    >>> [task.first_label for task in for_scenario(open_stream("split-digits-5").tasks, "class")]
+    [0, 2, 4, 6, 8]
+    """
+    widths = [len(task.classes) if scenario == "class" else 0 for task in tasks]
+    starts = [0, *accumulate(widths)]
+    return tuple(map(_starting_at, tasks, starts[: len(tasks)]))
+
+
+def _starting_at(task: Task, start: int) -> Task:
+    if task.first_label == start:
+        return task
+    train, test = (
+        split.relabelled(split.labels - task.first_label + start)
+        for split in (task.train, task.test)
+    )
+    return replace(task, train=train, test=test, first_label=start)
+
+
 def split_raw(raw: RawDataset, size: int | None = None) -> Selector:
     """Return the selector of a data set that was read into arrays."""
 
@@ -117,7 +142,7 @@ def stream_from_datasets(
     measured = measure_mean_std(built[0].train)
     return TaskStream(
         name,
-        built,
+        for_scenario(built, scenario),
         scenario,
         measured[0] if mean is None else tuple(mean),
         measured[1] if std is None else tuple(std),

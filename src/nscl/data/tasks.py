@@ -3,6 +3,7 @@
 A `Split` is of uint8 images; `nscl.data.texts.split.TextSplit` is one of texts.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
@@ -89,6 +90,10 @@ class Split:
         """Return a split of these rows only."""
         return self.holding(self.take(indices), self.labels[indices.to(self.labels.device)])
 
+    def relabelled(self, labels: Tensor) -> "Split":
+        """Return the same samples under other labels."""
+        return self.holding(self.inputs, labels)
+
     def to(self, device: torch.device | str) -> "Split":
         """Return the split on another device, where its batches are then made."""
         return Split(self.images.to(device), self.labels.to(device))
@@ -96,7 +101,10 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Some classes to learn: ``classes`` are the original labels, in the order of 0..K-1."""
+    """Some classes to learn: ``classes`` are the original labels, in the order of the labels.
+
+    Labels are 0..K-1, or go on from ``first_label`` where one head grows over all tasks.
+    """
 
     index: int
     name: str
@@ -104,19 +112,19 @@ class Task:
     test: Split
     classes: tuple[int, ...]
     class_names: tuple[str, ...]
+    first_label: int = 0
 
     def __post_init__(self) -> None:
         if len(self.classes) != len(self.class_names):
             raise DataError(
                 f"task {self.name!r} has {len(self.classes)} classes but not as many names"
             )
+        first, last = self.first_label, self.first_label + len(self.classes) - 1
         for part, split in (("training", self.train), ("test", self.test)):
             if len(split) == 0:
                 raise DataError(f"task {self.name!r} has no {part} {split.kind}")
-            if int(split.labels.min()) < 0 or int(split.labels.max()) >= len(self.classes):
-                raise DataError(
-                    f"task {self.name!r} has {part} labels outside 0..{len(self.classes) - 1}"
-                )
+            if int(split.labels.min()) < first or int(split.labels.max()) > last:
+                raise DataError(f"task {self.name!r} has {part} labels outside {first}..{last}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +132,10 @@ class TaskStream:
     """Tasks in the order in which they are learned, and how their images are normalised.
 
     Texts are not normalised: their ``mean`` and ``std`` are empty.
-    ``scenario`` is "task" (one head per task, the task known at test) or "domain" (one head for
-    all). ``augment`` is the benchmark's own default. ``note`` is for readers of the
-    results, for example that only a part of the data set was on disk.
+    ``scenario`` is "task" (one head per task, the task known at test), "domain" (one head for all)
+    or "class" (one growing head: labels go on from task to task). ``augment`` is the benchmark's
+    own default. ``note`` is for readers of the results, for example that only a part of the data
+    set was on disk.
     """
 
     name: str
@@ -154,6 +163,26 @@ class TaskStream:
                 f"stream {self.name!r} cannot be a domain stream: its tasks have "
                 f"{sorted(set(self.classes_per_task))} classes and one head needs equally many"
             )
+        self._check_labels()
+
+    def _check_labels(self) -> None:
+        """Labels of one growing head go on from task to task, others begin at 0."""
+        grows, start = self.scenario == "class", 0
+        names = Counter(name for task in self.tasks for name in task.class_names)
+        twice = [name for name, times in names.items() if times > 1]
+        if grows and twice:
+            raise DataError(
+                f"stream {self.name!r} cannot be a class stream: {twice[0]!r} is a class of "
+                "several tasks; choose another scenario"
+            )
+        for task in self.tasks:
+            if task.first_label != start:
+                raise DataError(
+                    f"task {task.name!r} has labels from {task.first_label} on, but a "
+                    f"{self.scenario} stream needs them from {start} on: see "
+                    "nscl.data.streams.for_scenario"
+                )
+            start += len(task.classes) if grows else 0
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -205,8 +234,8 @@ def _held_out(task: Task, share: float) -> Task:
     """The task with ``share`` of each class's training samples as its test samples."""
     chosen = torch.zeros(len(task.train), dtype=torch.bool)
     labels = task.train.labels.cpu()
-    for label, (original, name) in enumerate(zip(task.classes, task.class_names, strict=True)):
-        rows = torch.nonzero(labels == label)[:, 0]
+    for place, (original, name) in enumerate(zip(task.classes, task.class_names, strict=True)):
+        rows = torch.nonzero(labels == task.first_label + place)[:, 0]
         count = max(1, round(share * len(rows)))
         if len(rows) and count >= len(rows):
             raise DataError(

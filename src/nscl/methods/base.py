@@ -194,6 +194,7 @@ class Method:
     """Fine-tuning: the base on which every other method adds its few hooks."""
 
     options_type: ClassVar[type[Options]] = Options
+    #: Of "task", "domain" and "class" (one growing head: see docs/methods.md) those it can do.
     scenarios: ClassVar[tuple[str, ...]] = ("task", "domain")
     #: What it can learn from; a method that changes or draws pictures has "images" only.
     kinds: ClassVar[tuple[Kind, ...]] = ("images", "texts")
@@ -253,7 +254,7 @@ class Method:
         return self.lab.make_optimizer(self.parameter_groups(task))
 
     def parameter_groups(self, task: int) -> list[dict[str, Any]]:
-        """Backbone, normalisation layers and the current head; old heads are not in it at all.
+        """Backbone, normalisation layers and what learns of the heads; others are not in it at all.
 
         A zero gradient would not be enough to keep them: weight decay and momentum move weights
         without one (docs/methods.md, "Notation and protocol").
@@ -262,13 +263,16 @@ class Method:
         rate = rates.backbone_lr(0 if self.is_untrained(task) else task)
         backbone = [p for _, p in self.model.backbone_parameters(norms=False)]
         norms = [p for _, p in self.model.norm_parameters()]
-        head = [p for _, p in self.model.head_parameters(task)]
         groups = [
             {"params": backbone, "lr": rate, "weight_decay": rates.weight_decay},
-            self.lab.head_group(head),
+            self.lab.head_group(self.learning_heads(task)),
             {"params": norms, "lr": rates.norms_lr, "weight_decay": rates.weight_decay},
         ]
         return [group for group in groups if group["params"]]
+
+    def learning_heads(self, task: int) -> list[nn.Parameter]:
+        """The heads that learn a task: its own, or all rows so far of one growing head."""
+        return [p for _, p in self.model.answering_parameters(task)]
 
     def logits(self, inputs: Any, task: int) -> Tensor:
         """The network's answer to samples of a task."""

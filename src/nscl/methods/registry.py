@@ -22,8 +22,10 @@ class MethodInfo:
     stores: Stores
     paper: str
     needs: str = "labels"
+    scenarios: tuple[str, ...] = ("task", "domain", "class")  # equal to the class's own
 
 
+_NO_CLASS = ("task", "domain")
 _PAPERS = {
     "nscl": "Wang et al., CVPR 2021",
     "owm": "Zeng et al., Nature Machine Intelligence 2019",
@@ -59,6 +61,7 @@ METHODS: dict[str, MethodInfo] = {
             "one network per task: no forgetting, no transfer",
             "parameters",
             "-",
+            scenarios=_NO_CLASS,
         ),
         MethodInfo(
             "frozen",
@@ -130,6 +133,7 @@ METHODS: dict[str, MethodInfo] = {
             "adam-nscl with null spaces combined over tasks and a teacher for each new task",
             "parameters",
             _PAPERS["adns"],
+            scenarios=_NO_CLASS,
         ),
         MethodInfo(
             "connector",
@@ -137,6 +141,7 @@ METHODS: dict[str, MethodInfo] = {
             "the weighted mean of an adam-nscl network and a free one",
             "parameters",
             _PAPERS["connector"],
+            scenarios=_NO_CLASS,
         ),
         MethodInfo(
             "ewc",
@@ -165,6 +170,7 @@ METHODS: dict[str, MethodInfo] = {
             "old heads distilled from the previous network on new images; new head warmed up",
             "parameters",
             _PAPERS["lwf"],
+            scenarios=("task", "class"),
         ),
         MethodInfo(
             "muc-mas",
@@ -173,6 +179,7 @@ METHODS: dict[str, MethodInfo] = {
             "parameters",
             _PAPERS["muc"],
             "labels, external images",
+            scenarios=_NO_CLASS,
         ),
         MethodInfo(
             "gd-wild",
@@ -181,6 +188,7 @@ METHODS: dict[str, MethodInfo] = {
             "data",
             _PAPERS["gd"],
             "labels, external images",
+            scenarios=("task",),
         ),
         MethodInfo(
             "instaparam",
@@ -189,6 +197,7 @@ METHODS: dict[str, MethodInfo] = {
             "parameters",
             "Chen et al., NeurIPS 2020",
             "labels, convnet or resnet18",
+            scenarios=_NO_CLASS,
         ),
     )
 }
@@ -199,7 +208,8 @@ def method_info(name: str) -> MethodInfo:
     if name in METHODS:
         return METHODS[name]
     if ":" in name:
-        return MethodInfo(name, name, "a method of your own", "parameters", "-")
+        own = "a method of your own"
+        return MethodInfo(name, name, own, "parameters", "-", scenarios=_NO_CLASS)
     if "." in name:
         module, _, attribute = name.rpartition(".")
         raise NsclError(f"there is no method {name!r}: write your own as '{module}:{attribute}'")

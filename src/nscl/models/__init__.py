@@ -11,7 +11,7 @@ from nscl.models.registry import MODELS, ModelInfo, build_backbone, build_model,
 
 if TYPE_CHECKING:
     from nscl.core.model.elementwise import NORM_TYPES
-    from nscl.models.heads import MultiHead, SingleHead, TaskModel
+    from nscl.models.heads import GrowingHead, MultiHead, SingleHead, TaskModel
     from nscl.models.networks.convnet import ConvNet
     from nscl.models.networks.mlp import MLP
     from nscl.models.networks.preact_resnet import PreActResNet18
@@ -22,6 +22,7 @@ __all__ = [
     "MODELS",
     "NORM_TYPES",
     "ConvNet",
+    "GrowingHead",
     "ModelError",
     "ModelInfo",
     "MultiHead",
@@ -36,6 +37,7 @@ __all__ = [
 
 _LATE = {
     "ConvNet": "nscl.models.networks.convnet",
+    "GrowingHead": "nscl.models.heads",
     "MLP": "nscl.models.networks.mlp",
     "MultiHead": "nscl.models.heads",
     "NORM_TYPES": "nscl.core.model.elementwise",

@@ -1,9 +1,9 @@
-"""One shared backbone under a head per task, or under one head for all tasks.
+"""One shared backbone under a head per task, under one head for all, or under one that grows.
 
-Both are called as ``model(x, task)``, so nothing else needs to know the scenario. The protocol
-trains head ``t`` during task ``t`` only: give the optimizer ``backbone_parameters()`` and
-``head_parameters(t)`` and no old head. (A head whose gradient is zero still moves under Adam with
-weight decay.)
+All are called as ``model(x, task)``, so little else needs to know the scenario. The protocol trains
+during task ``t`` what answers for it: give the optimizer ``backbone_parameters()`` and
+``answering_parameters(t)`` and no other head. (A head whose gradient is zero still moves under Adam
+with weight decay.)
 """
 
 from abc import ABC, abstractmethod
@@ -50,6 +50,14 @@ class TaskModel(nn.Module, ABC):
     def add_head(self, classes: int) -> int:
         """Make the model ready for one more task; return the index of the head that serves it."""
 
+    def answering(self, task: int) -> Sequence[int]:
+        """The tasks whose heads answer together for ``task``: its own alone."""
+        return (task,)
+
+    def softmax_sizes(self, tasks: Sequence[int]) -> list[int]:
+        """How many logits share each softmax where the heads of ``tasks`` lie side by side."""
+        return [self.head(task).out_features for task in tasks]
+
     def forward(self, x: Any, task: int | Sequence[int]) -> Tensor:
         """Map what the backbone takes, ``[N, ...]``, to the logits of ``task``, ``[N, classes]``.
 
@@ -59,8 +67,13 @@ class TaskModel(nn.Module, ABC):
         features = self.backbone(x)
         if isinstance(task, Sequence):
             return self.side_by_side(features, task)
-        logits: Tensor = self.head(task)(features)
-        return logits
+        return self.logits(features, task)
+
+    def logits(self, features: Tensor, task: int) -> Tensor:
+        """Map the backbone's features to the logits of ``task``."""
+        # Layer by layer, not as one product: a memory sees what is fed to a module.
+        parts: list[Tensor] = [self.head(each)(features) for each in self.answering(task)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def side_by_side(self, features: Tensor, tasks: Iterable[int], *, learn: bool = True) -> Tensor:
         """The logits of several heads for the same features, in one product.
@@ -94,6 +107,11 @@ class TaskModel(nn.Module, ABC):
         head = self.head(task)
         prefix = next(name for name, module in self.named_modules() if module is head)
         yield from head.named_parameters(prefix)
+
+    def answering_parameters(self, task: int) -> NamedParameters:
+        """Name the parameters of all heads that answer for ``task``: those that learn it."""
+        for each in self.answering(task):
+            yield from self.head_parameters(each)
 
     def _new_head(self, classes: int) -> nn.Linear:
         check_size("the number of classes of a task", classes)
@@ -140,6 +158,31 @@ class MultiHead(TaskModel):
         """Append a head with fresh weights, drawn now from torch's generator; return its index."""
         self.heads.append(self._new_head(classes))
         return len(self.heads) - 1
+
+
+class GrowingHead(MultiHead):
+    """Class-incremental: one linear head over all classes seen so far, grown by every task.
+
+    ``model(x, task)`` has the logits of all classes of tasks 0 to ``task``, in one softmax: ask for
+    the newest task, whatever the sample is of. The rows of each task's classes are parameters of
+    their own, ``heads.<task>``, so that an optimizer can train old rows or leave them alone. Rows
+    of tasks to come exist already, as heads do, and are part of no answer yet.
+
+    >>> from nscl.models import MLP
+    >>> model = GrowingHead(MLP(64, width=16), [2, 3, 2])
+    >>> import torch
+    >>> [model(torch.zeros(5, 1, 8, 8), task).shape[1] for task in range(3)]
+    [2, 5, 7]
+    """
+
+    def answering(self, task: int) -> Sequence[int]:
+        """All tasks up to ``task``, which must be there."""
+        self.head(task)
+        return range(task + 1)
+
+    def softmax_sizes(self, tasks: Sequence[int]) -> list[int]:
+        """One softmax for all."""
+        return [sum(super().softmax_sizes(tasks))]
 
 
 class SingleHead(TaskModel):

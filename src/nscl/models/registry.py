@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nscl.models.heads import TaskModel
 
-SCENARIOS = ("task", "domain")
+SCENARIOS = ("task", "domain", "class")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def build_model(
     factory takes that, and its module a dictionary of ``input_ids`` and ``attention_mask``. Images
     are resized to ``size`` × ``size`` on the way in. ``width`` and ``options`` go to the factory as
     keywords; left out, its own defaults hold. Scenario "task" gives a head per task, "domain" one
-    head for all.
+    head for all, "class" one head that grows.
 
     >>> model = build_model("mlp", image_shape=(1, 8, 8), classes_per_task=[2, 2], width=32)
     >>> model.features, model.classes_per_task
@@ -118,11 +118,12 @@ def build_model(
         size=size,
         options=options,
     )
-    from nscl.models.heads import MultiHead, SingleHead
+    from nscl.models.heads import GrowingHead, MultiHead, SingleHead
 
     if scenario == "domain":
         return SingleHead(backbone, classes_per_task[0], features=features)
-    return MultiHead(backbone, classes_per_task, features=features)
+    heads = GrowingHead if scenario == "class" else MultiHead
+    return heads(backbone, classes_per_task, features=features)
 
 
 def build_backbone(
@@ -207,7 +208,7 @@ def _check_scenario(scenario: str, classes_per_task: Sequence[int]) -> None:
     if scenario not in SCENARIOS:
         raise ModelError(
             f"there is no scenario {scenario!r}{did_you_mean(scenario, SCENARIOS)}; "
-            f"choose {' or '.join(SCENARIOS)}"
+            f"choose {', '.join(SCENARIOS)}"
         )
     if not classes_per_task:
         raise ModelError("classes_per_task is empty: a model needs at least one task")

@@ -11,12 +11,16 @@ def stream(config: Mapping[str, Any]) -> str:
     'first 3 tasks, random order 1'
     >>> stream({"data": {"first": None, "order": "natural", "order_seed": 1}})
     ''
+    >>> stream({"data": {"scenario": "class"}})
+    'one growing head'
     """
     data = config.get("data")
     data = data if isinstance(data, Mapping) else {}
     words = {name: text for name, text in _WORDS.items() if data.get(name) is not None}
     if data.get("order") != "random":
         words.pop("order", None)
+    if data.get("scenario") == "class":
+        words["scenario"] = "one growing head"
     values = {name: str(value) for name, value in {"order_seed": 0, **data}.items()}
     text = ", ".join(each.format(**values) for each in words.values())
     return text.replace("first 1 tasks", "first task")

@@ -18,8 +18,10 @@ DEVIATIONS = 2.0  # of a binomial: what guessing reaches with good luck
 def remarks(stream: TaskStream, accuracy: AccuracyMatrix) -> tuple[str, ...]:
     """Remarks on the finished tasks of a stream, at most one of each kind."""
     rows = list(enumerate(accuracy.rows))
-    single = [i for i, _ in rows if len(stream[i].classes) == 1]
-    guessed = [i for i, row in rows if i not in single and _at_chance(stream[i], row[i])]
+    of_one_class = [i for i, _ in rows if len(stream[i].classes) == 1]
+    # One growing head tells the class of a later task from those of all before it.
+    single = [i for i in of_one_class if i == 0 or stream.scenario != "class"]
+    guessed = [i for i, row in rows if i not in of_one_class and _at_chance(stream[i], row[i])]
     texts = (
         (single, "one class only in {}, where 100 % means nothing"),
         (guessed, "no better than chance once learned in {}, try another learning rate"),

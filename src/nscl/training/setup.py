@@ -178,7 +178,13 @@ def _check_scenario(kind: type[Method], config: RunConfig, stream: TaskStream) -
     if stream.scenario not in kind.scenarios:
         raise ConfigError(
             f"method {config.method!r} is for {', '.join(kind.scenarios)} streams; "
-            f"{config.benchmark} is a {stream.scenario} stream"
+            f"{config.benchmark} is a {stream.scenario} stream here; `nscl list scenarios` names "
+            "those that cannot"
+        )
+    if stream.scenario == "class" and config.bn_stats == "per_task":
+        raise ConfigError(
+            "bn_stats=per_task tests each task with its own statistics, but one growing head is "
+            "tested without knowing the task: choose shared or frozen"
         )
 
 

@@ -164,14 +164,22 @@ class TaskLoop:
         self.display.epoch(record)
 
     def _test(self, task: int) -> float:
-        batches = self.setup.loaders.test(task)
-        return accuracy(self.method, self.setup.statistics, task, batches, self.ranks)
+        batches, asked = self.setup.loaders.test(task), self._asked(task)
+        return accuracy(self.method, self.setup.statistics, asked, batches, self.ranks)
+
+    def _asked(self, task: int) -> int:
+        """As which task samples are tested: as the newest, where theirs is not known."""
+        return self.progress.place.task if self.setup.stream.scenario == "class" else task
 
     def _old_losses(self, task: int) -> list[float]:
         """Training loss of the first tasks, including the current one while it is one of them."""
         return [
             mean_loss(
-                self.method, self.setup.statistics, j, self.setup.loaders.glimpse(j), self.ranks
+                self.method,
+                self.setup.statistics,
+                self._asked(j),
+                self.setup.loaders.glimpse(j),
+                self.ranks,
             )
             for j in range(min(self.config.track_old_losses, task + 1))
         ]

@@ -6,9 +6,11 @@ from rich.table import Table
 
 from nscl.cli.console import wide_console
 
+What = Literal["methods", "benchmarks", "models", "presets", "scenarios"]
 
-def list(what: Literal["methods", "benchmarks", "models", "presets"], /) -> int:  # noqa: A001
-    """List methods, benchmarks, models or presets.
+
+def list(what: What, /) -> int:  # noqa: A001
+    """List methods, benchmarks, models, presets or scenarios.
 
     Parameters
     ----------
@@ -20,6 +22,7 @@ def list(what: Literal["methods", "benchmarks", "models", "presets"], /) -> int:
         "benchmarks": _benchmarks,
         "models": _models,
         "presets": _presets,
+        "scenarios": _scenarios,
     }
     wide_console().print(tables[what]())
     return 0
@@ -70,4 +73,15 @@ def _presets() -> Table:
     for name, function in PRESETS.items():
         table.add_row(name, (function.__doc__ or "").strip())
     table.add_row("cpu", "the newest version of it: cpu-2 for images, cpu-1 for texts")
+    return table
+
+
+def _scenarios() -> Table:
+    from nscl.data.catalogue import SCENARIOS
+    from nscl.methods import METHODS
+
+    table = _table("scenario", "what it is", "methods that cannot")
+    for name, description in SCENARIOS.items():
+        cannot = (info.name for info in METHODS.values() if name not in info.scenarios)
+        table.add_row(name, description, ", ".join(cannot) or "-")
     return table

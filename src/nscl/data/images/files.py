@@ -78,6 +78,10 @@ class FileSplit(Split):
         files = [self.files[row] for row in indices.tolist()]
         return FileSplit(files, self.labels[indices], size=self.size)
 
+    def relabelled(self, labels: Tensor) -> "FileSplit":
+        """Return the same files under other labels, still not decoded."""
+        return FileSplit(self.files, labels, size=self.size)
+
     def to(self, device: torch.device | str) -> "FileSplit":
         """Return the split itself; other devices are an error, as only batches are moved."""
         if torch.device(device).type == "cpu":

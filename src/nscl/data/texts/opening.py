@@ -14,7 +14,7 @@ from nscl.data.disk.locate import require
 from nscl.data.errors import DataError, reading
 from nscl.data.inputs import rows
 from nscl.data.splitting import assign_classes, ordered, task_counts
-from nscl.data.streams import tasks_of
+from nscl.data.streams import for_scenario, tasks_of
 from nscl.data.tasks import Split, Task, TaskStream
 from nscl.data.texts.folder import read_text_folder
 from nscl.data.texts.intents import read_banking77, read_clinc150
@@ -51,7 +51,7 @@ def open_texts(
     built = tasks_of(select, raw.class_names, groups, names=names)
     if scenario == "domain" and raw.groups and entry.tasks is None:
         _check_same_classes(name, built)
-    return TaskStream(name, built, scenario, (), ())
+    return TaskStream(name, for_scenario(built, scenario), scenario, (), ())
 
 
 def _read(name: str, entry: Benchmark, data_dir: str | os.PathLike[str] | None) -> RawTexts:

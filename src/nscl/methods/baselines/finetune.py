@@ -8,3 +8,5 @@ from nscl.methods.base import Method
 
 class Finetune(Method):
     """The lower reference for BWT: every method must be better."""
+
+    scenarios = ("task", "domain", "class")

@@ -1,6 +1,7 @@
 """Frozen backbone: after the first task only heads are trained.
 
-With a head per task nothing is forgotten; the one head of a domain stream goes on learning.
+With a head per task nothing is forgotten; the one head of a domain or class stream goes on
+learning, all of it.
 """
 
 from typing import Any
@@ -12,12 +13,13 @@ from nscl.methods.teacher import eval_mode
 class Frozen(Method):
     """The stability reference: BWT 0 with a head per task, the plasticity of a linear head."""
 
+    scenarios = ("task", "domain", "class")
+
     def parameter_groups(self, task: int) -> list[dict[str, Any]]:
         """All parameters on the first task, then the head only."""
         if task == 0:
             return super().parameter_groups(task)
-        head = [p for _, p in self.model.head_parameters(task)]
-        return [self.lab.head_group(head)]
+        return [self.lab.head_group(self.learning_heads(task))]
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
         """Later tasks see the backbone as it was: its running statistics do not move either."""

@@ -26,9 +26,11 @@ class Joint(Method):
     A mixed batch sends every sample to its own head; the loss is the mean over samples. To carry
     the task through the loader, classes are numbered consecutively over all tasks.
     Heads learn as one layer: a head without a sample in the batch has a gradient of zero, not None.
+    One head for all tasks, growing or not, has nothing to be routed.
     """
 
     options_type = JointOptions
+    scenarios = ("task", "domain", "class")
 
     def __init__(self, lab: Lab, options: JointOptions) -> None:
         super().__init__(lab, options)

@@ -6,8 +6,10 @@ augmented images. Of old tasks nothing is kept but that one copy. A new head is 
 first, while the backbone and its running statistics do not change. All old heads answer at every
 step, in one product each for network and teacher. See docs/methods.md, "LwF".
 
-For the task scenario only: with one head for all tasks the old answer and the new label of the same
-image contradict each other, and distillation forgets as much as fine-tuning while learning less.
+One growing head answers with one softmax: cross entropy is over all classes seen, KL over all old
+ones. Not for the domain scenario: with the same classes in all tasks the old answer and the new
+label of the same image contradict each other, and distillation forgets as much as fine-tuning while
+learning less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from nscl.methods.base import Batch, Lab, Method, Options, Outcome, Phase
@@ -41,7 +43,7 @@ class LwF(Method):
     """Distil all old heads from a frozen copy of the previous network."""
 
     options_type = LwFOptions
-    scenarios = ("task",)
+    scenarios = ("task", "class")
     tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {"strength": (0.1, 0.3, 1.0, 3.0, 10.0)}
 
     def __init__(self, lab: Lab, options: LwFOptions) -> None:
@@ -50,6 +52,7 @@ class LwF(Method):
         self.teacher: TaskModel | None = None
         self.averages = RunningAverages()
         self._heads = LearningHeads(lab.model)
+        self._grows = lab.stream.scenario == "class"
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Warm-up of a head that joins others, then everything together."""
@@ -72,10 +75,16 @@ class LwF(Method):
     def parameter_groups(self, task: int) -> list[dict[str, Any]]:
         """Old heads learn too, unless they are frozen."""
         groups = super().parameter_groups(task)
-        if self.choices.freeze_old_heads or task == 0:
+        if self.choices.freeze_old_heads or task == 0 or self._grows:
             return groups
         old = self._heads.stacked(task).parameters
         return [*groups, self.lab.head_group(old)]
+
+    def learning_heads(self, task: int) -> list[nn.Parameter]:
+        """The new head; of one growing head old rows too, unless they are frozen."""
+        if self.choices.freeze_old_heads:
+            return [p for _, p in self.model.head_parameters(task)]
+        return super().learning_heads(task)
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
         """Cross entropy of the new head, and distillation of the old ones."""
@@ -83,19 +92,24 @@ class LwF(Method):
             features = eval_features(self.model.backbone, batch.inputs)
         else:
             features = self.model.backbone(batch.inputs)
-        logits = self.model.head(batch.task)(features)
+        logits = self.model.logits(features, batch.task)
         loss = F.cross_entropy(logits, batch.labels)
         if self.teacher is not None and phase.name != "warmup":
-            kd = self._distillation(self.teacher, features, batch)
+            kd = self._distillation(self.teacher, features, logits, batch)
             self.averages.add(len(batch.labels), kd=kd, cross_entropy=loss)
             loss = loss + self.choices.strength * kd
         return Outcome(loss, logits, batch.labels)
 
-    def _distillation(self, teacher: TaskModel, features: Tensor, batch: Batch) -> Tensor:
+    def _distillation(
+        self, teacher: TaskModel, features: Tensor, logits: Tensor, batch: Batch
+    ) -> Tensor:
         old = range(batch.task)
+        sizes = self.model.softmax_sizes(old)
         with torch.no_grad():
             target = teacher.side_by_side(teacher.backbone(batch.inputs), old)
-        if self.choices.freeze_old_heads:
+        if self._grows:
+            answer = logits[:, : sum(sizes)]
+        elif self.choices.freeze_old_heads:
             # They equal the teacher's; those of the network would collect gradients for nothing.
             answer = teacher.side_by_side(features, old)
         else:
@@ -103,7 +117,7 @@ class LwF(Method):
         return kl_per_head(
             answer,
             target,
-            self.model.classes_per_task[: batch.task],
+            sizes,
             temperature=self.choices.temperature,
             over_heads=self.choices.over_heads,
         )

@@ -50,9 +50,10 @@ class AdamNSCLOptions(Options):
 
 
 class AdamNSCL(ProjectionMethod):
-    """Protect the backbone with a ``Memory``; heads are per task and need no protection."""
+    """Protect the backbone with a ``Memory``, and heads that later tasks train too."""
 
     options_type = AdamNSCLOptions
+    scenarios: ClassVar[tuple[str, ...]] = ("task", "domain", "class")
     tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0, 300.0)}
 
     def __init__(self, lab: Lab, options: AdamNSCLOptions) -> None:

@@ -93,7 +93,11 @@ class ProjectionMethod(Method):
 
 
 def unprotected_heads(lab: Lab) -> tuple[str, ...]:
-    """What a memory leaves out: a head per task needs no protection, a shared one does."""
+    """What a memory leaves out: a head per task needs no protection.
+
+    One head for all does, and so do the old rows of one that grows: new data train them too. Their
+    inputs are remembered as any layer's; rows that no remembered batch has reached are free.
+    """
     return ("heads",) if lab.stream.scenario == "task" else ()
 
 

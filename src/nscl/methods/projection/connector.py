@@ -37,6 +37,7 @@ class Connector(AdamNSCL):
     """Adam-NSCL with an unprojected companion that is averaged in."""
 
     options_type = ConnectorOptions
+    scenarios = ("task", "domain")  # the mean of two networks is not a growing head
     tuning: ClassVar = {"a": (3.0, 30.0, 300.0), "feature_coef": (0.1, 1.0, 10.0)}
 
     def __init__(self, lab: Lab, options: ConnectorOptions) -> None:

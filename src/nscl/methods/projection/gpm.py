@@ -46,6 +46,7 @@ class GPM(ProjectionMethod):
     """Keeps a basis per layer and nothing else of old data."""
 
     options_type = GPMOptions
+    scenarios = ("task", "domain", "class")
     tuning: ClassVar = {"threshold": (0.9, 0.95, 0.97, 0.99)}
 
     def __init__(self, lab: Lab, options: GPMOptions) -> None:

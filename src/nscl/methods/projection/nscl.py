@@ -5,6 +5,10 @@ batch, while the memory holds the backbone's displacement softly by both Kroneck
 things are kept that do not replace each other: covariances hold what the *old* inputs do,
 distillation holds what old heads answer on the *new* inputs. Old heads stay as they are. A new head
 is warmed up alone first, on a backbone that stands still.
+
+One growing head answers with one softmax: cross entropy and KL are over all classes seen and all
+old ones. Its old rows learn too, to leave new samples to new classes, held by the memory as the
+backbone is.
 """
 
 import math
@@ -41,6 +45,7 @@ class NSCL(ProjectionMethod):
     """Protect the backbone with a ``Memory``, distil old heads from what it recalls."""
 
     options_type = NSCLOptions
+    scenarios = ("task", "domain", "class")
     tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {
         "strength": (0.1, 0.3, 1.0, 3.0, 10.0),
         "kd": (1.0, 3.0, 10.0),
@@ -59,13 +64,14 @@ class NSCL(ProjectionMethod):
         super().__init__(lab, options, memory)
         self.choices = options
         self.meter = RunningAverages()
-        # With one head for all tasks the old answer contradicts the new label of the same image.
-        self._distils = options.kd > 0 and lab.stream.scenario == "task"
+        # Where tasks have the same classes, the old answer contradicts the new label of an image.
+        self._adds_classes = lab.stream.scenario != "domain"
+        self._grows = lab.stream.scenario == "class"
 
     def phases(self, task: int) -> Sequence[Phase]:
         """Warm-up of a head that joins others, then everything together."""
         warmup = math.ceil(self.choices.warmup * self.epochs(task))
-        is_new = task > 0 and self.lab.stream.scenario == "task"
+        is_new = task > 0 and self._adds_classes
         return (Phase("warmup", epochs=warmup), Phase()) if is_new and warmup else (Phase(),)
 
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
@@ -79,21 +85,26 @@ class NSCL(ProjectionMethod):
         """Cross entropy of the new head, and distillation of the old ones."""
         backbone, at_rest = self.model.backbone, phase.name == "warmup"
         features = eval_features(backbone, batch.inputs) if at_rest else backbone(batch.inputs)
-        logits = self.model.head(batch.task)(features)
+        logits = self.model.logits(features, batch.task)
         loss = F.cross_entropy(logits, batch.labels)
-        if self._distils and batch.task > 0 and not at_rest:
-            kd = self._distillation(features, batch)
+        if self.choices.kd > 0 and self._adds_classes and batch.task > 0 and not at_rest:
+            kd = self._distillation(features, logits, batch)
             self.meter.add(len(batch.labels), kd=kd, cross_entropy=loss)
             loss = loss + self.choices.kd * kd
         return Outcome(loss, logits, batch.labels)
 
-    def _distillation(self, features: Tensor, batch: Batch) -> Tensor:
+    def _distillation(self, features: Tensor, logits: Tensor, batch: Batch) -> Tensor:
         old = range(batch.task)
+        sizes = self.model.softmax_sizes(old)
+        if self._grows:
+            answer = logits[:, : sum(sizes)]
+        else:
+            answer = self.model.side_by_side(features, old, learn=False)
         return distillation(
-            self.model.side_by_side(features, old, learn=False),
+            answer,
             self.memory.recall(batch.inputs, old),
             temperature=self.choices.temperature,
-            sizes=self.model.classes_per_task[: batch.task],
+            sizes=sizes,
         )
 
     def end_task(self, task: int) -> None:

@@ -61,6 +61,7 @@ class OWM(ProjectionMethod):
     """Without ``mode=online`` there is nothing here but a ``Memory``."""
 
     options_type = OWMOptions
+    scenarios = ("task", "domain", "class")
     tuning: ClassVar = {"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}
 
     def __init__(self, lab: Lab, options: OWMOptions) -> None:

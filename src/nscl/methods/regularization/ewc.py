@@ -50,6 +50,7 @@ class EWC(PenaltyMethod):
     """Hold every shared parameter with its Fisher information."""
 
     options_type = EWCOptions
+    scenarios = ("task", "domain", "class")
     tuning: ClassVar = {"strength": (10.0, 100.0, 1e3, 1e4, 1e5)}
 
     def __init__(self, lab: Lab, options: EWCOptions) -> None:

@@ -44,6 +44,7 @@ class MAS(PenaltyMethod):
     """Hold every shared parameter with the sensitivity of the outputs to it."""
 
     options_type = MASOptions
+    scenarios = ("task", "domain", "class")
     tuning: ClassVar = {"strength": (1e-3, 0.01, 0.1, 1.0, 10.0)}
 
     def __init__(self, lab: Lab, options: MASOptions) -> None:

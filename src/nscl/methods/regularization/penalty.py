@@ -105,12 +105,13 @@ class Parabola:
 def shared_parameters(lab: Lab) -> dict[str, nn.Parameter]:
     """The parameters that later tasks could spoil, by name.
 
-    They are the backbone's with its normalisation layers', and the one head of a domain stream; a
-    head of its own per task needs no penalty, as it is not trained again.
+    They are the backbone's with its normalisation layers', and the one head of a domain or class
+    stream; a head of its own per task needs no penalty, as it is not trained again. Rows of a
+    growing head that no task has used have no importance: nothing pulls them.
     """
     named = dict(lab.model.backbone_parameters())
-    if lab.stream.scenario == "domain":
-        named |= dict(lab.model.head_parameters(0))
+    if lab.stream.scenario != "task":
+        named |= dict(lab.model.answering_parameters(lab.tasks - 1))
     return {name: p for name, p in named.items() if p.requires_grad}
 
 

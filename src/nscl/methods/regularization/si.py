@@ -47,6 +47,7 @@ class SI(PenaltyMethod):
     """
 
     options_type = SIOptions
+    scenarios = ("task", "domain", "class")
     tuning: ClassVar = {
         "strength": (0.02, 0.2, 2.0, 20.0, 200.0),
         "xi": (1e-4, 1e-3, 1e-2, 0.1),

@@ -51,6 +51,7 @@ class Replay(Method, ABC):
     """A method that corrects each step's gradient with gradients of the episodic memory."""
 
     options_type = ReplayOptions
+    scenarios = ("task", "domain", "class")
 
     def __init__(self, lab: Lab, options: ReplayOptions) -> None:
         super().__init__(lab, options)
@@ -60,6 +61,7 @@ class Replay(Method, ABC):
         self._draws = torch.Generator()
         self._learned: list[nn.Parameter] = []
         self._heads: OldHeads | None = None
+        self._task = 0  # the current one: as which one head for all tasks is asked
         self._statistics = list(layers_with_statistics(lab.model).values())
         self._check()
 
@@ -77,8 +79,9 @@ class Replay(Method, ABC):
             )
         if not self.budget.old_heads and self.lab.stream.scenario != "task":
             raise NsclError(
-                "old_heads=false is for streams with a head per task; a domain stream has one "
-                "head, which is never old: leave it at true"
+                "old_heads=false is for streams with a head per task; a "
+                f"{self.lab.stream.scenario} stream has one head, which is never old: leave it "
+                "at true"
             )
 
     @abstractmethod
@@ -97,6 +100,7 @@ class Replay(Method, ABC):
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
         """The usual optimizer; what it moves is what gradients are taken of."""
         self._release()
+        self._task = task
         if task and self.lab.stream.scenario == "task":
             self._heads = OldHeads(self.model, task, learn=self.budget.old_heads)
         optimizer = super().optimizer(task, phase)
@@ -156,7 +160,8 @@ class Replay(Method, ABC):
         with self._passing(), torch.autocast(self.lab.device.type, enabled=False):
             features = self.model.backbone(self._ready(inputs))
             if self._heads is None:
-                loss = F.cross_entropy(self.model.head(0)(features), labels.to(features.device))
+                logits = self.model.logits(features, self._task)
+                loss = F.cross_entropy(logits, labels.to(features.device))
             else:
                 loss = self._heads.loss(features, labels, tasks)
             return self._agreed(loss, gradient_of(loss, self._learned))

@@ -107,8 +107,9 @@ class Data(Part):
     holdout: float | None = Field(None, gt=0, lt=1)
     """Share of the training images or texts of every class that are not trained on and tested in
     place of the test images: for choosing settings."""
-    scenario: Literal["task", "domain"] | None = None
-    """A head per task or one for all; as the benchmark is meant if not given."""
+    scenario: Literal["task", "domain", "class"] | None = None
+    """A head per task (task), one for all (domain), or one that grows over all classes seen, the
+    task of a test sample not known (class); as the benchmark is meant if not given."""
     augment: Literal["default", "none", "crop-flip"] = "default"
     """Of training images; default is what the benchmark is trained with."""
     max_bytes: int | None = Field(None, ge=0)
