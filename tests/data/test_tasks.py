@@ -7,7 +7,7 @@ import torch
 from nscl.data.errors import DataError
 from nscl.data.images.files import FileSplit
 from nscl.data.streams import for_scenario
-from nscl.data.tasks import Split, Task, TaskStream
+from nscl.data.tasks import Split, Task, TaskStream, _held_out
 
 
 def split(count: int = 4, classes: int = 2, shape: tuple[int, int, int] = (1, 2, 3)) -> Split:
@@ -120,6 +120,14 @@ def test_what_is_held_out_depends_on_the_class_alone() -> None:
     assert pixels(found[0]) == pixels(found[1])
     others = stream(dataclasses.replace(here, classes=(4, 8))).hold_out(0.2)[0].test
     assert pixels(others) != pixels(found[0])
+
+
+def test_what_is_held_out_is_the_same_where_labels_go_on_over_the_tasks() -> None:
+    second = dataclasses.replace(task(1), train=split(40), class_names=("d0", "d1"))
+    grown = for_scenario((task(0), second), "class")[1]
+    found = [_held_out(each, 0.2).test for each in (second, grown)]
+    assert pixels(found[0]) == pixels(found[1])
+    assert torch.bincount(found[1].labels).tolist() == [0, 0, 4, 4]
 
 
 def test_holding_out_leaves_something_to_train_on() -> None:
