@@ -46,9 +46,10 @@ test-integrations: $(READY)  ## with transformers, PEFT, accelerate and Lightnin
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal \
 	  --durations 15 $(INTEGRATIONS)
 
-test-slow: $(READY)  ## the long proofs
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[lab,ray]"
-	$(BIN)/python -m pytest -m slow
+test-slow: $(READY)  ## the long proofs, and the notebooks
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  --editable ".[lab,ray,hf,peft,text]" --group notebooks
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow
 
 test-browser: $(READY)  ## the report's page in a real browser; installs chromium where it may
 	@command -v chromedriver >/dev/null && { command -v chromium || command -v google-chrome; } >/dev/null || { \

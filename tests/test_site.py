@@ -20,6 +20,7 @@ from nscl.methods import METHODS, load_method
 ROOT = Path(__file__).parents[1]
 SETTINGS = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 NAVIGATION = re.search(r"^nav:\n((?: .*\n)+)", SETTINGS, re.MULTILINE)
+NOTEBOOKS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/*.ipynb"))
 DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))
 
 # Methods whose page says "Options: those of", and of which.
@@ -44,15 +45,22 @@ def navigation() -> list[str]:
 
 
 def pages() -> set[str]:
-    """Every page of the site: documents, those of the repository's root, and the methods'."""
+    """Every page: documents, those of the repository's root, the methods' and the notebooks'."""
     documents = {path.removeprefix("docs/") for path in DOCUMENTS}
-    return documents | {*hook("repository_links").ROOT_PAGES.values()} | {*method_pages()}
+    root_pages = {*hook("repository_links").ROOT_PAGES.values()}
+    return documents | root_pages | {*method_pages()} | {*notebook_pages()}
 
 
 @cache
 def method_pages() -> dict[str, str]:
     made: dict[str, str] = hook("method_pages").method_pages(ROOT)
     return made
+
+
+@cache
+def notebook_pages() -> dict[str, str]:
+    made: dict[str, str] = hook("notebook_pages").notebook_files(ROOT)
+    return {path: text for path, text in made.items() if path.endswith(".md")}
 
 
 def test_the_navigation_has_every_page_once() -> None:
@@ -68,12 +76,13 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert "`nscl.__version__`" in text
 
 
-@pytest.mark.parametrize("document", ["CHANGELOG.md", "CONTRIBUTING.md", *DOCUMENTS])
+@pytest.mark.parametrize("document", ["CHANGELOG.md", "CONTRIBUTING.md", *DOCUMENTS, *NOTEBOOKS])
 def test_links_lead_to_pages_or_to_the_repository(document: str) -> None:
     links = hook("repository_links")
     page = links.page_of(document)
     repository = "https://example.org/nscl"
-    text = (ROOT / document).read_text(encoding="utf-8")
+    made = notebook_pages().get(page)
+    text = made or (ROOT / document).read_text(encoding="utf-8")
     found = links.relink(text, document=document, page=page, repository=repository)
     for _, target in links.LINK.findall(links.CODE.sub("", found)):
         if target.startswith(f"{repository}/blob/main/"):
@@ -101,6 +110,7 @@ def test_links_of_a_method_page_are_those_of_the_specification() -> None:
 def test_a_method_has_a_page_with_its_options_and_presets(method: str) -> None:
     page = method_pages()[f"methods/{method}.md"]
     assert page.startswith(f"# {method}\n")
+    assert "*When to use*: " in page
     described = page
     if method in OPTIONS_OF:
         described += method_pages()[f"methods/{OPTIONS_OF[method]}.md"]

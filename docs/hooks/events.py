@@ -12,6 +12,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from notebook_pages import FOLDER, notebook_files, with_download
 from repository_links import ROOT_PAGES, relink
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         if files.get_file_from_path(path) is None:
             text = (ROOT / document).read_text(encoding="utf-8")
             files.append(File.generated(config, path, content=text))
-    for path, text in method_pages(ROOT).items():
+    for path, text in {**method_pages(ROOT), **notebook_files(ROOT)}.items():
         files.append(File.generated(config, path, content=text))
 
 
@@ -48,13 +49,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Let links lead where the site has what they mean."""
     path = page.file.src_uri
     repository = config.extra["repository"] or None
-    return relink(markdown, document=document_of(path), page=path, repository=repository)
+    text = relink(markdown, document=document_of(path), page=path, repository=repository)
+    if path.startswith(f"{FOLDER}/"):
+        return with_download(text, Path(path).with_suffix(".ipynb").name)
+    return text
 
 
 def document_of(page: str) -> str:
     """The document whose links a page has."""
     if page.startswith("methods/"):
         return "docs/methods.md"
+    if page.startswith(f"{FOLDER}/"):
+        return page.removesuffix(".md") + ".ipynb"
     return {path: document for document, path in ROOT_PAGES.items() if path != "index.md"}.get(
         page, f"docs/{page}"
     )

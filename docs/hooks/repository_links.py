@@ -50,4 +50,6 @@ def page_of(path: str) -> str | None:
     """The page of a file of the repository, if it has one."""
     if path in ROOT_PAGES:
         return ROOT_PAGES[path]
+    if path.startswith("notebooks/") and path.endswith(".ipynb"):
+        return path.removesuffix(".ipynb") + ".md"
     return path.removeprefix("docs/") if path.startswith("docs/") else None
