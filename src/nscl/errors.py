@@ -27,3 +27,7 @@ class ProtectionError(NsclError, RuntimeError):
 
 class NsclWarning(UserWarning):
     """Training continues, but probably not as the user expects."""
+
+
+class StatisticsWarning(NsclWarning):
+    """Running statistics of norm layers have moved far, and old outputs with them."""

@@ -31,6 +31,15 @@ def test_progress_survives_a_checkpoint() -> None:
     assert after.task_seconds() >= before.to_state()["spent"] - 1
 
 
+def test_shifts_survive_a_checkpoint_and_are_unknown_in_an_older_one() -> None:
+    before = RunFigures(Place(2), seconds_per_task=[1.0, 2.0], shifts=[None, 4.4], shift=0.5)
+    saved = before.to_state()
+    after = RunFigures.from_state(Place(2), saved)
+    assert (after.shifts, after.shift) == ([None, 4.4], 0.5)
+    older = {name: v for name, v in saved.items() if name not in ("shifts", "shift")}
+    assert RunFigures.from_state(Place(2), older).shifts == [None, None]
+
+
 def test_resuming_restores_weights_and_cuts_the_log(setup: Setup, tmp_path: Path) -> None:
     folder = RunDirectory(tmp_path / "run")
     folder.path.mkdir()

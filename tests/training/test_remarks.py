@@ -11,7 +11,7 @@ import nscl
 from nscl.data.streams import for_scenario
 from nscl.data.tasks import Split, Task, TaskStream
 from nscl.metrics import AccuracyMatrix
-from nscl.results import Result
+from nscl.results import Result, read_metrics
 from nscl.training.remarks import chance, remarks
 from tests.runs import small
 
@@ -73,6 +73,36 @@ def test_a_rate_that_ends_at_chance_is_said_in_the_result(tmp_path: Path) -> Non
     assert Result.read(tmp_path / lost.directory).remarks == lost.remarks
     fine = nscl.run(small("finetune", tmp_path, data={"first": 1}))
     assert fine.remarks == ()
+
+
+def dark_after_light() -> TaskStream:
+    """Two easy tasks: noise with a light or a heavy grain, then the same as faint pictures."""
+    torch.manual_seed(0)
+
+    def split(light: float) -> Split:
+        noise = torch.rand(64, 1, 8, 8)
+        noise[::2] = noise[::2].round()
+        return Split((light * noise).to(torch.uint8), (torch.arange(64) + 1) % 2)
+
+    tasks = [Task(i, f"task {i}", split(light), split(light), (0, 1), ("heavy", "light"))
+             for i, light in enumerate((250.0, 10.0))]  # fmt: skip
+    return TaskStream("shades", tuple(tasks), "task", (0.5,), (0.3,))
+
+
+@pytest.mark.parametrize("bn_stats", ["shared", "frozen", "per_task"])
+def test_statistics_that_moved_far_are_said_in_the_result_and_the_log(
+    bn_stats: str, tmp_path: Path
+) -> None:
+    given = {"model": {"name": "convnet", "width": 4}, "bn_stats": bn_stats, "data": {"first": 2},
+             "optim": {"epochs": 12, "batch_size": 16}}  # fmt: skip
+    config = small("adam-nscl", tmp_path, **given)
+    result = nscl.run(config, stream=dark_after_light())
+    log = read_metrics(tmp_path / result.directory / "metrics.jsonl")
+    *_, last = (record for record in log if record["kind"] == "task")
+    moved = [text for text in result.remarks if text.startswith("running statistics moved")]
+    assert last["remarks"] == moved
+    assert len(moved) == (bn_stats == "shared")
+    assert all("in 1 of 2 tasks (2)" in text for text in moved)
 
 
 def test_the_load_is_recorded_and_survives_a_result_of_an_older_version(tmp_path: Path) -> None:

@@ -220,6 +220,7 @@ class Memory(StoredMemory):
         self.decompose_unfrozen()
         found = self._live.checked_inventory()
         self._protections.warn_if_unprotected(found)
+        self._protections.warn_of_shifts(found)
         if self._protections.all:
             self._protections.hold_statistics(found)  # of norm layers added since, too
         self._replace(remember_task(self.model, found, self._state, self, data))

@@ -28,6 +28,8 @@ class RunFigures:
     steps: int = 0
     step_seconds: float = 0.0
     loads: list[float | None] = field(default_factory=list)  # of the machine, at every task's end
+    shifts: list[float | None] = field(default_factory=list)  # of running statistics, per task
+    shift: float | None = None  # of the current task, after its last epoch
     started: float = field(default_factory=time.perf_counter)  # this process, this task
 
     def task_seconds(self) -> float:
@@ -48,6 +50,8 @@ class RunFigures:
             "steps": self.steps,
             "step_seconds": self.step_seconds,
             "loads": self.loads,
+            "shifts": self.shifts,
+            "shift": self.shift,
         }
 
     @classmethod
@@ -56,8 +60,10 @@ class RunFigures:
         matrix = AccuracyMatrix.from_dict(state["matrix"])
         names = ("seconds_per_task", "spent", "steps", "step_seconds")
         known = {name: state[name] for name in names}
-        # Absent in older checkpoints.
-        return cls(place, matrix, **known, loads=list(state.get("loads", ())))
+        # Absent in older checkpoints; shifts are counted by their task.
+        loads, unknown = list(state.get("loads", ())), [None] * len(known["seconds_per_task"])
+        shifts, shift = list(state.get("shifts", unknown)), state.get("shift")
+        return cls(place, matrix, **known, loads=loads, shifts=shifts, shift=shift)
 
 
 class Journal:

@@ -1,7 +1,8 @@
-"""What a reader must know beside the accuracies: tasks of one class, and tasks not learned.
+"""What a reader must know beside the accuracies: tasks of one class, not learned, or moved away.
 
 A learning rate that is too large leaves a network that names one class for everything. Its
 accuracy is then the share of the most frequent class, which a table shows like any other number.
+Running statistics that move far take old tasks with them, however firmly the weights are held.
 """
 
 import math
@@ -9,14 +10,20 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from nscl.core.report.statistics import remark_on_shifts
 from nscl.data.tasks import Task, TaskStream
 from nscl.metrics import AccuracyMatrix
 
 DEVIATIONS = 2.0  # of a binomial: what guessing reaches with good luck
 
 
-def remarks(stream: TaskStream, accuracy: AccuracyMatrix) -> tuple[str, ...]:
-    """Remarks on the finished tasks of a stream, at most one of each kind."""
+def remarks(
+    stream: TaskStream, accuracy: AccuracyMatrix, shifts: Sequence[float | None] = ()
+) -> tuple[str, ...]:
+    """Remarks on the finished tasks of a stream, at most one of each kind.
+
+    ``shifts`` are of running statistics, one per task; None where a method measures none.
+    """
     rows = list(enumerate(accuracy.rows))
     of_one_class = [i for i, _ in rows if len(stream[i].classes) == 1]
     # One growing head tells the class of a later task from those of all before it.
@@ -26,7 +33,8 @@ def remarks(stream: TaskStream, accuracy: AccuracyMatrix) -> tuple[str, ...]:
         (single, "one class only in {}, where 100 % means nothing"),
         (guessed, "no better than chance once learned in {}, try another learning rate"),
     )
-    return tuple(text.format(_share(tasks, len(rows))) for tasks, text in texts if tasks)
+    found = tuple(text.format(_share(tasks, len(rows))) for tasks, text in texts if tasks)
+    return (*found, *remark_on_shifts(shifts))
 
 
 def chance(labels: Tensor) -> float:

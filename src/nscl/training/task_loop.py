@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from nscl.core.report.statistics import remark_on_shifts
 from nscl.methods.base import Phase
 from nscl.methods.registry import stores_of
 from nscl.results import Result, RunDirectory, machine_load
@@ -65,6 +66,7 @@ class TaskLoop:
         self.setup.loaders.task = task
         if state is None:
             self.progress.spent, self.progress.started = 0.0, time.perf_counter()
+            self.progress.shift = None
             seed_all(self.config.seed, "start", task)
             self.setup.statistics.start_task(task)
             self.method.start_task(task)
@@ -156,6 +158,7 @@ class TaskLoop:
             "seconds": self.progress.task_seconds(),
             **{f"method/{name}": value for name, value in self.method.metrics().items()},
         }
+        self.progress.shift = record.get("method/statistics_shift")
         if self.config.eval_each_epoch:
             record["test_accuracy"] = self._test(place.task)
         if self.config.track_old_losses:
@@ -190,6 +193,7 @@ class TaskLoop:
         progress.matrix = progress.matrix.with_row(row)
         progress.seconds_per_task.append(progress.task_seconds())
         progress.loads.append(machine_load())
+        progress.shifts.append(self._shift())
         self.journal.save_spectra(task)
         record = {
             "kind": "task",
@@ -198,10 +202,15 @@ class TaskLoop:
             "acc": progress.matrix.acc,
             "bwt": progress.matrix.bwt,
             "seconds": progress.seconds_per_task[-1],
+            "remarks": list(remark_on_shifts(progress.shifts)),
         }
         self.journal.record(record)
         self.display.task(record)
         progress.place = Place(task + 1)
+
+    def _shift(self) -> float | None:
+        """How far the task has moved the statistics that older tasks are tested with."""
+        return self.progress.shift if self.config.bn_stats == "shared" else None
 
     def _finish(self) -> Result:
         result = self._result()
@@ -231,7 +240,7 @@ class TaskLoop:
             config=identity.config,
             environment={**identity.environment, "load_while_running": progress.mean_load()},
             notes=self._notes(),
-            remarks=remarks(self.setup.stream, progress.matrix),
+            remarks=remarks(self.setup.stream, progress.matrix, progress.shifts),
         )
 
     def _notes(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import warnings
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 
 import nscl
 from nscl.core.norms.running_stats import shift, snapshot
-from nscl.errors import UnsupportedError
+from nscl.core.report.statistics import LARGE_SHIFT
+from nscl.errors import StatisticsWarning, UnsupportedError
 from tests.core.memories import hooks
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
@@ -100,6 +102,39 @@ def test_moving_as_in_the_paper_and_reported(make: Any, shape: tuple[int, ...]) 
     assert "statistics of norm moved by" in str(memory.report())
     memory.remember([torch.randn(shape)])
     assert memory.forgetting().statistics[0].shift == 0
+
+
+def moved_by(sigmas: float, mode: Any) -> tuple[nscl.Memory, torch.optim.Optimizer]:
+    """A memory of standard normal inputs, and a training pass over inputs of another mean since."""
+    torch.manual_seed(0)
+    model = Network(nn.BatchNorm1d(4, momentum=None)).train()
+    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics=mode)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    memory.protect(optimizer)
+    model(torch.randn(4000, 4))
+    memory.remember([torch.randn(60, 4)])
+    model.norm.momentum = 1.0
+    model(sigmas + torch.randn(4000, 4))
+    return memory, optimizer
+
+
+def test_remember_warns_of_statistics_that_moved_far() -> None:
+    memory, _optimizer = moved_by(1.3 * LARGE_SHIFT, "update")
+    assert "statistics='freeze'" in str(memory.forgetting())
+    assert any("running statistics of norm" in note for note in memory.report().notes)
+    with pytest.warns(StatisticsWarning, match=r"of norm moved by .* statistics='freeze'"):
+        report = memory.remember([torch.randn(60, 4)])
+    assert "statistics" not in str(report)  # from now on these are the remembered ones
+
+
+@pytest.mark.parametrize(("share", "mode"), [(0.7, "update"), (1.3, "freeze")])
+def test_remember_is_silent_where_statistics_hardly_move_or_are_held(
+    share: float, mode: str
+) -> None:
+    memory, _optimizer = moved_by(share * LARGE_SHIFT, mode)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", StatisticsWarning)
+        memory.remember([torch.randn(60, 4)])
 
 
 def test_a_layer_without_statistics_needs_no_holding() -> None:

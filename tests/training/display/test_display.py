@@ -39,6 +39,17 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("resuming ewc")
 
 
+def test_a_remark_on_a_task_is_printed_when_it_is_new(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: Any = Lines()
+    lines.task({**TASK, "remarks": []})
+    lines.task({**TASK, "task": 1, "remarks": ["statistics moved"]})
+    lines.task({**TASK, "task": 2, "remarks": ["statistics moved"]})
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "remark: statistics moved",
+        "after task 3: 91.2   ACC 91.25  BWT +0.00  (2.0 s)",
+    ]
+
+
 def test_json_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     display: Any = Json()
     display.start(CONFIG, Stream(), Place(2), Path("runs/x"))

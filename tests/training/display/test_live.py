@@ -64,3 +64,9 @@ def test_the_matrix_grows_and_the_result_closes_the_view(live: Any) -> None:
     assert "ACC 87.75 %  BWT -10.00" in text
     assert "remark: one class only in 1 of 2 tasks (2)" in text
     assert not live.live.is_started
+
+
+def test_a_remark_on_a_task_is_shown_once_while_the_run_goes_on(live: Any) -> None:
+    for task in range(2):
+        live.task({"accuracies": [90.0] * (task + 1), "remarks": ["moved in [1] tasks"]})
+    assert live.console.file.getvalue().count("remark: moved in [1] tasks") == 1

@@ -1,9 +1,11 @@
 """``nscl show``: what a run has reached, from its files alone (no torch)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from nscl.errors import NsclError
@@ -29,7 +31,7 @@ def show(run: Path, /) -> int:
         f"[bold]{identity.method}[/] on [bold]{identity.benchmark}[/], seed {identity.seed}, "
         f"preset {preset_of_record(str(identity.config.get('preset', '-')))}"
     )
-    rows, seconds = _rows(directory)
+    rows, seconds, remarks = _rows(directory)
     if not rows:
         console.print("no task is finished yet")
         return 0
@@ -40,21 +42,24 @@ def show(run: Path, /) -> int:
         f"ACC {matrix.acc:.2f} %   BWT {matrix.bwt:+z.2f}   forgetting {matrix.forgetting:.2f}   "
         f"learning accuracy {matrix.learning_accuracy:.2f} %   {seconds:.1f} s   ({state})"
     )
-    for remark in directory.result().remarks if directory.is_finished else ():
-        console.print(f"[bold]remark:[/] {remark}")
+    for remark in remarks:
+        console.print(f"[bold]remark:[/] {escape(remark)}")
     if directory.spectra_path.exists():
         console.print(_spectra_table(directory.spectra_path))
     return 0
 
 
-def _rows(directory: RunDirectory) -> tuple[list[list[float]], float]:
+def _rows(directory: RunDirectory) -> tuple[list[list[float]], float, Sequence[str]]:
+    """The accuracy matrix, the seconds and the remarks so far."""
     if directory.is_finished:
         result = directory.result()
-        return [[v for v in row if v is not None] for row in result.accuracy.rows], result.seconds
+        rows = [[v for v in row if v is not None] for row in result.accuracy.rows]
+        return rows, result.seconds, result.remarks
     records: list[dict[str, Any]] = []
     if directory.metrics_path.exists():
         records = [r for r in read_metrics(directory.metrics_path) if r["kind"] == "task"]
-    return [r["accuracies"] for r in records], sum(r["seconds"] for r in records)
+    last = records[-1].get("remarks", ()) if records else ()
+    return [r["accuracies"] for r in records], sum(r["seconds"] for r in records), last
 
 
 def _matrix_table(rows: list[list[float]]) -> Table:

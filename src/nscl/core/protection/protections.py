@@ -19,12 +19,14 @@ from nscl.core.checks.unprotected_updates import (
     moved_in_held,
     unprotected_layers,
 )
+from nscl.core.forgetting.measure import measure_shifts
 from nscl.core.model.inventory import Inventory
 from nscl.core.norms import running_stats
 from nscl.core.protection.live_state import LiveState
 from nscl.core.protection.step_hooks import Protection
+from nscl.core.report.statistics import describe_large_shifts
 from nscl.core.state import State
-from nscl.errors import NsclWarning
+from nscl.errors import NsclWarning, StatisticsWarning
 
 
 class Protections:
@@ -114,6 +116,12 @@ class Protections:
         """Warn that memory and model have different weights in these layers."""
         for message in describe_other_weights(layers, pulls=self._pulls_back):
             warnings.warn(message, NsclWarning, stacklevel=3)
+
+    def warn_of_shifts(self, found: Inventory) -> None:
+        """Warn if training has moved running statistics so far that old outputs are others now."""
+        if not self._freezes_statistics:
+            for message in describe_large_shifts(measure_shifts(self._live.state, found)):
+                warnings.warn(message, StatisticsWarning, stacklevel=3)
 
     def warn_if_unprotected(self, found: Inventory) -> None:
         """Warn if no optimizer is protected, or if another one has moved held layers."""

@@ -6,7 +6,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING
 
 from nscl.core.report.names import MANY, listed, one_name, pattern_of
-from nscl.core.report.statistics import describe_shifts
+from nscl.core.report.statistics import describe_large_shifts, describe_shifts
 from nscl.core.report.tables import number, percent, table
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def forgetting_lines(found: "Forgetting") -> list[str]:
     last = (total.names[0], *([""] if is_long else []), *total.cells(columns))
     shown = table(head, [*rows, last], text=1)
     shown += describe_shifts(found.statistics)
+    shown += describe_large_shifts(found.statistics)
     shown += describe_uncounted(found.uncounted)
     return [*shown, *describe_probe(found.probe)]
 

@@ -7,7 +7,7 @@ from typing import Any
 from nscl.core.report.advice import advise
 from nscl.core.report.layer_table import layer_table
 from nscl.core.report.layers import LayerGroup, LayerReport, group_layers, sum_of
-from nscl.core.report.statistics import Shift, describe_shifts
+from nscl.core.report.statistics import Shift, describe_large_shifts, describe_shifts
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Report:
         notes = [*advise(self.layers, self.rule)]
         if self.tasks and not self.optimizers:
             notes.append("no optimizer is protected: training now would forget")
-        return (*notes, *self.remarks)
+        return (*notes, *describe_large_shifts(self.statistics), *self.remarks)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

@@ -1,7 +1,11 @@
-"""How far the running statistics of normalisation layers have moved."""
+"""How far the running statistics of normalisation layers have moved, and when that is too far."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+# σ: beyond this, frozen statistics kept more than they cost in every stream that was measured
+# (docs/results.md, "Running statistics").
+LARGE_SHIFT = 1.0
 
 
 @dataclass(frozen=True)
@@ -16,3 +20,35 @@ def describe_shifts(statistics: Sequence[Shift]) -> list[str]:
     """A line for each of the three that moved most."""
     moved = sorted((s for s in statistics if s.shift > 0), key=lambda s: -s.shift)
     return [f"statistics of {s.name} moved by {s.shift:.3g} σ" for s in moved[:3]]
+
+
+def describe_large_shifts(statistics: Sequence[Shift]) -> Iterator[str]:
+    """What shifts beyond ``LARGE_SHIFT`` mean, and the way out; nothing where there are none.
+
+    >>> next(describe_large_shifts([Shift("bn", 4.4), Shift("fine", 0.2)]))[:59]
+    'running statistics of bn moved by 4.4 σ since the last remem'
+    """
+    large = sorted((s for s in statistics if s.shift > LARGE_SHIFT), key=lambda s: -s.shift)
+    if large:
+        more = f" (more than {LARGE_SHIFT:g} σ in {len(large)} of {len(statistics)} norm layers)"
+        yield (
+            f"running statistics of {large[0].name} moved by {large[0].shift:.3g} σ since the last "
+            f"remember{more if len(large) > 1 else ''}: old outputs move with them, however firmly "
+            "weights are held; with statistics='freeze' a memory holds them too"
+        )
+
+
+def remark_on_shifts(shifts: Iterable[float | None]) -> tuple[str, ...]:
+    """A remark on the tasks of a run that moved running statistics too far, from their shifts.
+
+    >>> remark_on_shifts([None, 0.2, 4.4])[0][:62]
+    'running statistics moved by more than 1 σ in 1 of 3 tasks (3),'
+    """
+    found = list(shifts)
+    far = [str(i + 1) for i, shift in enumerate(found) if shift is not None and shift > LARGE_SHIFT]
+    if not far:
+        return ()
+    return (
+        f"running statistics moved by more than {LARGE_SHIFT:g} σ in {len(far)} of {len(found)} "
+        f"tasks ({', '.join(far)}), and old outputs with them: try --bn-stats frozen",
+    )

@@ -1,5 +1,6 @@
 """Methods that protect their optimizer with a memory: what Adam-NSCL and its relatives share."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from nscl.core.memory import Memory
 from nscl.core.protection.step_hooks import Protection
 from nscl.data.batches import Batches
 from nscl.data.inputs import Inputs
+from nscl.errors import StatisticsWarning
 from nscl.methods.base import Lab, Method, Options, Phase
 
 
@@ -41,7 +43,9 @@ class ProjectionMethod(Method):
 
     def remember(self, batches: Batches, task: int, **options: Any) -> None:
         """Add a task to the memory, fed through its own head."""
-        self.memory.remember(batches, forward=through_head(task), mask=mask_of, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StatisticsWarning)  # a remark of the run says it
+            self.memory.remember(batches, forward=through_head(task), mask=mask_of, **options)
 
     def is_last(self, task: int) -> bool:
         """After the last task nothing can be forgotten any more, so nothing is remembered."""

@@ -40,6 +40,7 @@ class TaskRecord(MetricsRecord):
     task: Count
     accuracies: list[Any]
     seconds: Seconds
+    remarks: list[str] = Field(default_factory=list)
 
 
 KINDS: dict[str, type[MetricsRecord]] = {"epoch": EpochRecord, "task": TaskRecord}

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -86,7 +87,7 @@ class Lines(Quiet):
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
-        self._done, self._all = 0, 1
+        self._done, self._all, self._remarked = 0, 1, False
 
     def start(self, config: RunConfig, stream: TaskStream, place: Place, folder: Path) -> None:
         """Print what runs, and where."""
@@ -116,6 +117,9 @@ class Lines(Quiet):
             f"after task {record['task'] + 1}: {row}   ACC {record['acc']:.2f}  "
             f"BWT {record['bwt']:+z.2f}  ({record['seconds']:.1f} s)"
         )
+        if record.get("remarks") and not self._remarked:  # once; the result has them all
+            self._remarked = True
+            self._remarks(record["remarks"])
 
     def finish(self, result: Result) -> None:
         """The figures."""
@@ -123,7 +127,10 @@ class Lines(Quiet):
             f"ACC {result.acc:.2f} %  BWT {result.bwt:+z.2f}  forgetting {result.forgetting:.2f}  "
             f"{result.seconds:.1f} s"
         )
-        for remark in result.remarks:
+        self._remarks(result.remarks)
+
+    def _remarks(self, remarks: Iterable[str]) -> None:
+        for remark in remarks:
             self._print(f"remark: {remark}")
 
     def _print(self, line: str) -> None:

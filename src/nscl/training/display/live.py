@@ -1,11 +1,13 @@
 """The live view of a run on a terminal: tasks, epochs, loss, what the method does, time left."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live as RichLive
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -37,6 +39,7 @@ class Live(Quiet):
         self.began = time.perf_counter()
         self.total = 1
         self.first_done = 0.0
+        self.remarked = False
 
     def start(self, config: RunConfig, stream: TaskStream, place: Place, folder: Path) -> None:
         """Open the view."""
@@ -84,6 +87,9 @@ class Live(Quiet):
         """Add a row to the matrix."""
         self.rows.append(record["accuracies"])
         self.live.update(self._view())
+        if record.get("remarks") and not self.remarked:  # once; the result has them all
+            self.remarked = True
+            self._remarks(record["remarks"])
 
     def finish(self, result: Result) -> None:
         """Close the view with the figures."""
@@ -92,8 +98,11 @@ class Live(Quiet):
             f"ACC [bold]{result.acc:.2f} %[/]  BWT [bold]{result.bwt:+z.2f}[/]  "
             f"forgetting {result.forgetting:.2f}  in {result.seconds:.1f} s"
         )
-        for remark in result.remarks:
-            self.console.print(f"[bold]remark:[/] {remark}")
+        self._remarks(result.remarks)
+
+    def _remarks(self, remarks: Iterable[str]) -> None:
+        for remark in remarks:
+            self.console.print(f"[bold]remark:[/] {escape(remark)}")
 
     def stop(self) -> None:
         """Give the terminal back."""
