@@ -26,7 +26,7 @@ def describe_large_shifts(statistics: Sequence[Shift]) -> Iterator[str]:
     """What shifts beyond ``LARGE_SHIFT`` mean, and the way out; nothing where there are none.
 
     >>> next(describe_large_shifts([Shift("bn", 4.4), Shift("fine", 0.2)]))[:59]
-    'running statistics of bn moved by 4.4 σ since the last remem'
+    'running statistics of bn moved by 4.4 σ since the last reme'
     """
     large = sorted((s for s in statistics if s.shift > LARGE_SHIFT), key=lambda s: -s.shift)
     if large:
