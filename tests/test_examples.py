@@ -11,6 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
+# After DDP or FSDP2 the threads of gloo outlive destroy_process_group (torch 2.13), and on a busy
+# machine one of them now and then ends a rank that has printed everything: seen in 2 of 19 runs.
+ABORTED_AT_EXIT = "terminate called without an active exception"
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 
 
@@ -101,7 +104,9 @@ def test_ship_memory() -> None:
 
 def test_distributed() -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-    lines = sorted(run(*launcher, EXAMPLES / "distributed.py").splitlines())
+    done = start(*launcher, EXAMPLES / "distributed.py")
+    assert done.returncode == 0 or ABORTED_AT_EXIT in done.stderr, done.stderr
+    lines = sorted(done.stdout.splitlines())
     starts = [line.partition(":")[0] for line in lines]
     assert starts == ["DDP, rank 0", "DDP, rank 1", "FSDP2, rank 0", "FSDP2, rank 1"]
     printed = [line.partition(":")[2] for line in lines]
