@@ -94,9 +94,9 @@ def test_nothing_is_lost_by_kills_and_interrupts(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """SIGKILL of a child, Ctrl-C, SIGKILL of the parent; then the same result as undisturbed."""
-    settings = {"data": {"first": 2}, "optim": {"epochs": 20}, "threads": 1, "method": "finetune"}
+    settings = {"data": {"first": 2}, "optim": {"epochs": 40}, "threads": 1, "method": "finetune"}
     command = ("compare", "split-digits-5", "--methods", "finetune", "--seeds", "2", "--jobs", "2",
-               "--data.first", "2", "--optim.epochs", "20", "--threads", "1")  # fmt: skip
+               "--data.first", "2", "--optim.epochs", "40", "--threads", "1")  # fmt: skip
     configs = [
         build_config("split-digits-5", {**settings, "seed": s, "out": here / "undisturbed"})
         for s in (0, 1)
@@ -104,24 +104,27 @@ def test_nothing_is_lost_by_kills_and_interrupts(
     truth = run(configs[0])
     runs = [RunDirectory(here / "runs" / Job(config, "").name) for config in configs]
 
-    def processes() -> list[int]:
-        return [json.loads(r.lock_path.read_text())["pid"] for r in runs]
+    def lines(directory: RunDirectory) -> int:
+        path = directory.metrics_path
+        return path.read_bytes().count(b"\n") if path.exists() else 0
 
-    def under_way(epochs: int) -> bool:
-        return all(
-            r.lock_path.exists()
-            and r.lock_path.stat().st_size > 0
-            and r.metrics_path.exists()
-            and r.metrics_path.read_bytes().count(b"\n") >= epochs
-            for r in runs
-        )
+    def halted() -> list[int]:
+        """Both processes, stopped in the middle: one must not end before the other has begun."""
+        processes = []
+        for directory, before in zip(runs, begun, strict=True):
+            until(lambda d=directory, b=before: lines(d) >= b + 2)
+            processes.append(json.loads(directory.lock_path.read_text())["pid"])
+            os.kill(processes[-1], signal.SIGSTOP)
+        return processes
 
+    begun = [0, 0]
     parent = nscl(*command, cwd=here)
-    until(lambda: under_way(2))
-    first, second = processes()
+    first, second = halted()
     os.kill(first, signal.SIGKILL)
     time.sleep(0.3)
     parent.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    os.kill(second, signal.SIGCONT)
     output, errors = parent.communicate(timeout=240)
     assert parent.returncode == 130, errors
     assert "killed finetune seed 0: killed by SIGKILL" in output
@@ -129,11 +132,13 @@ def test_nothing_is_lost_by_kills_and_interrupts(
     assert gone(second)
     assert not any(r.is_finished for r in runs)
 
+    begun = [lines(directory) for directory in runs]
     parent = nscl(*command, cwd=here)
-    until(lambda: under_way(6))
-    children = processes()
+    children = halted()
     parent.kill()
     parent.communicate(timeout=240)
+    for child in children:
+        os.kill(child, signal.SIGCONT)
     until(lambda: all(gone(child) for child in children))
     assert not any(r.is_finished for r in runs)
 
