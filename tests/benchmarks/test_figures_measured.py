@@ -15,7 +15,7 @@ import nscl
 from benchmarks import decompositions, displacements, factors, memories, network, timing
 from nscl.core.capture.data_pass import Pass
 from nscl.core.projection.projector import project_by_rule
-from nscl.core.projection.proximal import ProximalPlan
+from nscl.core.projection.proximal.plan import ProximalPlan
 from nscl.core.projection.step_plan import StepPlan
 from nscl.core.state import State
 

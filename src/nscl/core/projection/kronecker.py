@@ -173,6 +173,10 @@ class Diagonal:
         """Bytes that stay resident between optimizer steps."""
         return self.ratios.nbytes
 
+    def cost(self, displacement: Tensor) -> float:
+        """``Σ r_i D_i²``."""
+        return float((self.ratios * displacement.square()).sum(dtype=torch.float64))
+
     def shrink_(
         self, displacement: Tensor, multiplier: Multiplier, *, rate: float, allowance: float
     ) -> None:

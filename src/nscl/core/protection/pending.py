@@ -1,12 +1,14 @@
 """Steps that wait for their displacement to be treated: how many, and at which rates."""
 
+import warnings
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from nscl.errors import ProtectionError
+from nscl.errors import NsclWarning, ProtectionError
 
 
 class Pending:
@@ -54,3 +56,17 @@ def rate_of(group: Mapping[str, object], optimizer: Optimizer) -> float:
         "('lr' in its parameter groups): use rule=nscl.Budget(), or give the groups an 'lr', how "
         "far a step goes per unit of gradient"
     )
+
+
+def warn_if_waiting(pending: Pending, model: "weakref.ref[nn.Module]") -> None:
+    """Warn that a protection has gone before its last steps were treated, if its model has not.
+
+    They cannot be treated any more: by now the model may have been given other weights.
+    """
+    if pending.steps and model() is not None:
+        warnings.warn(
+            f"the last {pending.steps} optimizer steps were not treated, because the optimizer and "
+            "its memory are gone: call memory.flush() at the end of training",
+            NsclWarning,
+            stacklevel=2,
+        )

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from nscl.core.distributed.fsdp import reshard
 from nscl.core.norms.ewc import NormPenalty
-from nscl.core.projection.proximal import ProximalPlan, make_proximal_plan
+from nscl.core.projection.proximal.plan import ProximalPlan, make_proximal_plan
 from nscl.core.projection.rules import Proximal
 from nscl.core.projection.step_plan import StepPlan, make_plan, origins
 from nscl.core.protection.live_state import LiveState
@@ -26,7 +26,7 @@ from nscl.core.protection.optimizer_checks import (
     register,
     was_skipped,
 )
-from nscl.core.protection.pending import Pending
+from nscl.core.protection.pending import Pending, warn_if_waiting
 from nscl.errors import ProtectionError
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Protection:
             optimizer.register_step_post_hook(after),
         ]
         register(optimizer, self)
+        model = weakref.ref(memory.model)
+        weakref.finalize(self, warn_if_waiting, self._pending, model).atexit = False
 
     def __enter__(self) -> Self:
         return self

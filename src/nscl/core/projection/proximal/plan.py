@@ -13,107 +13,21 @@ from torch import Tensor
 
 from nscl.core.covariance.covariance import Covariance
 from nscl.core.distributed.fsdp import add_part, gathered, local, whole
-from nscl.core.model.block import Bias, Block, bias_vectors, weight_matrix, write_weight_matrix
+from nscl.core.model.block import Bias, Block
 from nscl.core.projection.kronecker import Diagonal, Kronecker, make_diagonal
 from nscl.core.projection.low_rank_projector import Projection
 from nscl.core.projection.precision import full_precision
 from nscl.core.projection.projector import factorise
+from nscl.core.projection.proximal.shared_parameters import apply_together, sharing_groups
+from nscl.core.projection.proximal.updates import (
+    ElementwiseUpdate,
+    KroneckerUpdate,
+    PlacedUpdate,
+    Update,
+)
 from nscl.core.projection.rules import Proximal
 from nscl.core.projection.step_plan import beside, difference, project_precision
 from nscl.core.state import State
-
-
-@dataclass(frozen=True)
-class KroneckerUpdate:
-    """A block whose outputs are mixed: all of it is needed at once."""
-
-    block: Block
-    has_weight: bool
-    biases: tuple[Bias, ...]  # those that move
-    kronecker: Kronecker
-    allowance: float
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the displacements it changes; the first one's rate counts."""
-        weight = (self.block.weight,) if self.has_weight else ()
-        return (*weight, *(bias.parameter for bias in self.biases))
-
-    def apply(self, deltas: Mapping[str, Tensor], rule: Proximal, rate: float) -> None:
-        """Shrink whole displacements in place."""
-        matrix = self._stacked(deltas)
-        self.kronecker.shrink_(matrix, rule.multiplier, rate=rate, allowance=self.allowance)
-        self._write(matrix, deltas)
-
-    def _stacked(self, deltas: Mapping[str, Tensor]) -> Tensor:
-        if self.block.layout == "tokens":
-            return deltas[self.block.weight].mT[None].contiguous()
-        parts = [weight_matrix(self.block, deltas[self.block.weight])] if self.has_weight else []
-        return torch.cat([*parts, *(b[..., None] for b in self._bias_parts(deltas))], -1)
-
-    def _write(self, matrix: Tensor, deltas: Mapping[str, Tensor]) -> None:
-        if self.block.layout == "tokens":
-            deltas[self.block.weight].copy_(matrix[0].mT)
-            return
-        start = self.block.features if self.has_weight else 0
-        if self.has_weight:
-            write_weight_matrix(self.block, matrix[..., :start], deltas[self.block.weight])
-        for i, part in enumerate(self._bias_parts(deltas)):
-            part.copy_(matrix[..., start + i])
-
-    def _bias_parts(self, deltas: Mapping[str, Tensor]) -> list[Tensor]:
-        length = self._outputs(deltas)
-        return [
-            deltas[bias.parameter][bias.start : bias.start + length].view(self.block.groups, -1)
-            for bias in self.biases
-        ]
-
-    def _outputs(self, deltas: Mapping[str, Tensor]) -> int:
-        if self.block.layout == "transposed":
-            return next(deltas[b.parameter].shape[0] for b in self.biases) if self.biases else 0
-        return self.block.stop - self.block.start
-
-
-@dataclass(frozen=True)
-class ElementwiseUpdate:
-    """A norm layer's or a plain parameter, each number by itself."""
-
-    parameter: str
-    diagonal: Diagonal
-    allowance: float
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The name of the displacement it changes."""
-        return (self.parameter,)
-
-    def apply(self, deltas: Mapping[str, Tensor], rule: Proximal, rate: float) -> None:
-        """Shrink the displacement in place."""
-        delta = deltas[self.parameter]
-        self.diagonal.shrink_(delta, rule.multiplier, rate=rate, allowance=self.allowance)
-
-
-@dataclass(frozen=True)
-class PlacedUpdate:
-    """A block with a hard rule of its own: an adapter that stays in a null space."""
-
-    block: Block
-    projection: Projection
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the displacements it changes."""
-        return self.block.parameters
-
-    def apply(self, deltas: Mapping[str, Tensor], rule: Proximal, rate: float) -> None:
-        """Project whole displacements in place, whatever the rate."""
-        delta = deltas[self.block.weight]
-        matrix = weight_matrix(self.block, delta).contiguous()
-        self.projection.apply_(matrix, bias_vectors(self.block, deltas))
-        write_weight_matrix(self.block, matrix, delta)
-
-
-Update = KroneckerUpdate | ElementwiseUpdate | PlacedUpdate
 
 
 @dataclass
@@ -131,26 +45,30 @@ class ProximalPlan:
         """Kinds of devices that hold the parameters, the same in every step."""
         return {parameter.device.type for parameter in self.parameters.values()}
 
+    @cached_property
+    def _groups(self) -> list[list[Update]]:
+        return sharing_groups(self.updates)
+
     @torch.no_grad()
     def treat(self, origins: Mapping[str, Tensor], rates: Mapping[str, float]) -> None:
         """Shrink the displacements from ``origins`` of what was moved, at its sum of rates."""
         with full_precision(*self.devices):  # a step may be taken inside of autocast
-            for update in self.updates:
-                if any(name in rates for name in update.parameters):
-                    self._treat(update, origins, rates)
+            for updates in self._groups:
+                if any(name in rates for update in updates for name in update.parameters):
+                    self._treat(updates, origins, rates)
         for name in self.frozen & rates.keys():
             local(self.parameters[name].detach()).copy_(origins[name])
 
     def _treat(
         self,
-        update: Update,
+        updates: Sequence[Update],
         origins: Mapping[str, Tensor],
         rates: Mapping[str, float],
     ) -> None:
-        moved = {name: self._moved(name, origins) for name in update.parameters}
+        names = dict.fromkeys(name for update in updates for name in update.parameters)
+        moved = {name: self._moved(name, origins) for name in names}
         kept = {name: delta.clone() for name, delta in moved.items()}
-        rate = next(rates[name] for name in update.parameters if name in rates)
-        update.apply(kept, self.rule, rate)
+        apply_together(updates, kept, self.rule, rates)
         for name, delta in moved.items():
             parameter = self.parameters[name]
             add_part(kept[name].sub_(delta), name, parameter)
@@ -232,7 +150,7 @@ def _energy(state: State, block: Block) -> float:
     biases = () if block.layout == "tokens" else block.biases
     update = KroneckerUpdate(block, True, biases, kronecker, 0.0)
     values = {p: _whole_reference(state, p, kronecker) for p in update.parameters}
-    return kronecker.cost(update._stacked(values))
+    return kronecker.cost(update.stacked(values))
 
 
 def _whole_reference(state: State, name: str, like: Kronecker) -> Tensor:
