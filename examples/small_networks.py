@@ -1,13 +1,16 @@
 """Three small networks learn digits 0 to 4, then 5 to 9, with and without protection.
 
-python examples/small_networks.py [seeds]     scikit-learn's digits, no download; 3 seeds by default
+python examples/small_networks.py           scikit-learn's digits, no download; 3 seeds
+python examples/small_networks.py --grid    strengths of Penalty and Budget beside the default
 
 An MLP, a convolutional network with BatchNorm and a transformer that reads an image row by row. All
 rows of the table have the same data, the same steps and the same first task.
 """
 
-import sys
+import argparse
+import json
 from collections.abc import Callable
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
@@ -67,6 +70,13 @@ PROTECTIONS: dict[str, tuple[dict[str, Any] | None, float]] = {
     "Tolerance(1e-3)": ({"rule": nscl.Tolerance(1e-3)}, 0.0),
     "Memory(model)": ({}, 0.0),
     "Memory(model) + recall": ({}, 1.0),
+}
+
+
+GRID: dict[str, tuple[dict[str, Any] | None, float]] = {
+    "fine-tuning": (None, 0.0),
+    **{f"Penalty({s:g})": ({"rule": nscl.Penalty(s)}, 0.0) for s in (1.0, 3.0, 5.0, 10.0, 30.0)},
+    **{f"Budget({d:g})": ({"rule": nscl.Budget(d)}, 0.0) for d in (0.001, 0.003, 0.01, 0.03)},
 }
 
 
@@ -132,13 +142,36 @@ def row(scores: list[Scores]) -> list[str]:
     return [f"{mean(means):.1f}{spread}", f"{forgotten:.1f}", f"{mean(s.new for s in scores):.1f}"]
 
 
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seeds", type=int, default=3, help="0, 1, ... up to this many")
+    parser.add_argument("--grid", action="store_true", help="strengths in place of other rules")
+    parser.add_argument("--network", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write all accuracies")
+    return parser.parse_args()
+
+
+def measure(name: str, args: argparse.Namespace) -> dict[str, list[Scores]]:
+    """Every protection on one network, seed by seed."""
+    return {
+        label: [learn(NETWORKS[name], options, kd, seed) for seed in range(args.seeds)]
+        for label, (options, kd) in (GRID if args.grid else PROTECTIONS).items()
+    }
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)  # such small matrices gain nothing from a second one
-    seeds = range(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    args = read_options()
+    results = {network: measure(network, args) for network in args.network}
     table = Table("network", "in %", "mean", "forgotten", "new task")
-    for network in NETWORKS:
-        for name, (options, kd) in PROTECTIONS.items():
-            scores = [learn(NETWORKS[network], options, kd, seed) for seed in seeds]
-            table.add_row(network, name, *row(scores))
+    for network, rows in results.items():
+        for label, scores in rows.items():
+            table.add_row(network, label, *row(scores))
         table.add_section()
     Console().print(table)
+    if args.json:
+        written = {
+            network: {label: [s._asdict() for s in scores] for label, scores in rows.items()}
+            for network, rows in results.items()
+        }
+        args.json.write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
