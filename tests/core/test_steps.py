@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import nscl
 from nscl.errors import ProtectionError
-from tests.core.guarding import MakeOptimizer, guard, mlp, sgd, values
+from tests.core.protected_scene import MakeOptimizer, mlp, protected_scene, sgd, values
 
 
 class Accelerated(Optimizer):
@@ -46,8 +46,8 @@ class Fabricated:
 
 
 @pytest.mark.parametrize("wrap", [Accelerated, Fabricated, lambda o: Accelerated(Fabricated(o))])
-def test_the_optimizer_inside_a_wrapper_is_guarded(wrap: Callable[[Optimizer], Any]) -> None:
-    scene = guard()
+def test_the_optimizer_inside_a_wrapper_is_protected(wrap: Callable[[Optimizer], Any]) -> None:
+    scene = protected_scene()
     scene.protection.remove()
     wrapper = wrap(scene.optimizer)
     scene.memory.protect(wrapper)
@@ -65,7 +65,7 @@ def test_a_step_inside_of_autocast_is_projected_in_full_precision(
     acts_on: Any, dtype: torch.dtype
 ) -> None:
     model, old = mlp().float(), torch.randn(3, 6)
-    scene = guard(model=model, old=old, rule=nscl.Tolerance(1e-6), acts_on=acts_on)
+    scene = protected_scene(model=model, old=old, rule=nscl.Tolerance(1e-6), acts_on=acts_on)
     with torch.autocast("cpu", dtype=dtype):
         scene.train(20)
         assert torch.is_autocast_enabled("cpu")
@@ -86,7 +86,7 @@ class Products(TorchDispatchMode):
 
 
 def test_a_step_is_projected_without_tf32_and_gives_it_back() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.backward()
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     try:
@@ -114,9 +114,9 @@ class Decaying(torch.optim.Adam):
         return loss
 
 
-def test_a_step_that_calls_its_parents_step_is_guarded_around_it_too() -> None:
+def test_a_step_that_calls_its_parents_step_is_projected_around_it_too() -> None:
     torch.optim.Adam(mlp().parameters())  # torch hooks the parent's step when first used
-    scene = guard(lambda p: Decaying(p, 1e-2))
+    scene = protected_scene(lambda p: Decaying(p, 1e-2))
     scene.train()
     assert scene.moved() < 1e-12
 
@@ -127,7 +127,9 @@ def test_a_step_that_calls_its_parents_step_is_projected_once(rule: Any) -> None
     results = []
     model, old = mlp(norm=True), torch.randn(3, 6, dtype=torch.float64)
     for _ in range(2):
-        scene = guard(lambda p: Decaying(p, 1e-2), model=copy.deepcopy(model), old=old, rule=rule)
+        scene = protected_scene(
+            lambda p: Decaying(p, 1e-2), model=copy.deepcopy(model), old=old, rule=rule
+        )
         if results:
             # The same without a hooked parent: one pair of hooks around all of it.
             scene.optimizer.step = lambda o=scene.optimizer: without_parents_hooks(o)
@@ -154,7 +156,7 @@ class Nested(torch.optim.Adam):
 
 def test_after_an_exception_a_nested_step_starts_afresh() -> None:
     torch.optim.Adam(mlp().parameters())
-    scene = guard(lambda p: Nested(p, 1e-2))
+    scene = protected_scene(lambda p: Nested(p, 1e-2))
     scene.backward()
     with pytest.raises(ZeroDivisionError) as kept:  # its traceback keeps the frames alive
         scene.optimizer.step(lambda: 1 / 0)
@@ -164,7 +166,7 @@ def test_after_an_exception_a_nested_step_starts_afresh() -> None:
 
 
 def test_a_step_that_raises_leaves_no_stale_snapshot() -> None:
-    scene = guard(model=mlp(norm=True))
+    scene = protected_scene(model=mlp(norm=True))
     scene.train()
     scene.backward()
     with pytest.raises(ZeroDivisionError):
@@ -182,8 +184,8 @@ def test_a_step_that_raises_leaves_no_stale_snapshot() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
-def test_a_compiled_step_is_guarded() -> None:
-    scene = guard(lambda p: torch.optim.Adam(p, 1e-2))
+def test_a_compiled_step_is_protected() -> None:
+    scene = protected_scene(lambda p: torch.optim.Adam(p, 1e-2))
     step = torch.compile(scene.optimizer.step, backend="eager")
     for _ in range(3):
         scene.backward()
@@ -197,7 +199,7 @@ def test_a_compiled_step_is_guarded() -> None:
 
 def test_the_users_own_hooks_run_in_their_order() -> None:
     calls: list[str] = []
-    scene = guard()
+    scene = protected_scene()
     scene.protection.remove()
     optimizer, weight = scene.optimizer, scene.model[0].weight
 
@@ -234,7 +236,7 @@ def test_under_a_gradscaler_steps_are_the_same_and_skipped_steps_move_nothing(
     results = []
     model, old = mlp(norm=True), torch.randn(3, 6, dtype=torch.float64)
     for enabled in (False, True):
-        scene = guard(
+        scene = protected_scene(
             SCALED[name],
             model=copy.deepcopy(model),
             old=old,
@@ -261,7 +263,7 @@ def test_under_a_gradscaler_steps_are_the_same_and_skipped_steps_move_nothing(
 
 
 def test_an_unscaled_and_clipped_gradient_is_taken_as_it_is() -> None:
-    scene = guard(lambda p: torch.optim.Adam(p, 1e-2, fused=True))
+    scene = protected_scene(lambda p: torch.optim.Adam(p, 1e-2, fused=True))
     scaler = torch.amp.GradScaler("cpu")
     for _ in range(3):
         scene.optimizer.zero_grad()

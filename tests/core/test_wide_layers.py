@@ -93,7 +93,7 @@ def test_old_outputs_stay_where_a_hard_rule_has_room() -> None:
     assert memory.report().layers[0].free == 40 + 1 - 6
 
 
-def test_a_hard_rule_frees_nothing_where_something_was_lost_and_says_so() -> None:
+def test_a_hard_rule_frees_nothing_where_something_was_lost_and_notes_it() -> None:
     model, memory, optimizer = linear(rule=nscl.Energy(0.2), rank=8)
     report = memory.remember([torch.randn(200, 40, dtype=torch.float64)])
     assert report.layers[0].free == 0

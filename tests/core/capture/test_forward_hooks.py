@@ -251,9 +251,9 @@ def parts(layout: torch.layout) -> Tensor:
 def test_inputs_that_are_not_dense_are_named(kind: str) -> None:
     make, described = INPUTS[kind]
     memory = nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(4, 2)))
-    with pytest.raises(FeatureError, match=f"layer '0' was given a {described}.*exclude=") as told:
+    with pytest.raises(FeatureError, match=f"layer '0' was given a {described}.*exclude=") as error:
         memory.remember([make()])
-    assert "forward=lambda" not in str(told.value)
+    assert "forward=lambda" not in str(error.value)
 
 
 def test_rows_that_cannot_be_read_are_not_the_models_fault() -> None:

@@ -207,7 +207,7 @@ def test_an_output_without_a_known_likelihood_is_an_error() -> None:
         memory.remember([torch.randn(5, 4)], likelihood="poisson")  # type: ignore[arg-type]
 
 
-def test_a_layer_that_no_gradient_reaches_is_held_by_its_inputs_and_said_so() -> None:
+def test_a_layer_that_no_gradient_reaches_is_held_by_its_inputs_with_a_warning() -> None:
     class Cut(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -20,13 +20,13 @@ def memory_of(model: nn.Module) -> nscl.Memory:
 
 def two_tasks(wrapper: str, rank: int, folder: Path) -> Any:
     model = WRAPPERS[wrapper](cases.build(cases.Reader))
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], every=2, rank=RANK)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], every=2, rank=RANK)
     return cases.two_tasks(model, memory, optimizer, slice(rank, None, 2))
 
 
 def parts(rank: int, folder: Path) -> Any:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
     memory.remember(cases.sentences(0)[rank::2], loss=cases.squares)
     del optimizer
     return memory.state_dict()
@@ -34,7 +34,7 @@ def parts(rank: int, folder: Path) -> Any:
 
 def on_one_rank(rank: int, folder: Path) -> Any:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
     memory.remember(cases.sentences(0) if rank else [], loss=cases.squares)
     del optimizer
     return memory.state_dict()

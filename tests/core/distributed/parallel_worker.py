@@ -29,7 +29,7 @@ from torch.nn.parallel import DistributedDataParallel
 import nscl
 from tests.core.distributed import parallel_models as cases
 from tests.core.distributed import parallel_proximal, parallel_sketches
-from tests.core.distributed.parallel_models import guarded as protected
+from tests.core.distributed.parallel_models import protected
 from tests.core.distributed.parallel_proximal import message, shard
 
 Scenario = Callable[[int, Path], Any]

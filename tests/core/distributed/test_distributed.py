@@ -8,7 +8,7 @@ import torch
 import nscl
 from tests.core.distributed import parallel_models as cases
 from tests.core.distributed.parallel_launch import Ranks, largest_difference, launch, results
-from tests.core.distributed.parallel_models import guarded
+from tests.core.distributed.parallel_models import protected
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def assert_equal_states(one: Any, other: Any, *, exactly: bool) -> None:
 def test_every_rank_has_the_identical_memory_of_the_whole(ranks: Ranks) -> None:
     first, second = results(ranks, "whole_memory")
     assert_equal_states(first, second, exactly=True)
-    memory, _optimizer = guarded(cases.build(cases.Branches))
+    memory, _optimizer = protected(cases.build(cases.Branches))
     memory.remember(cases.batches())
     with torch.no_grad():
         for p in memory.model.parameters():
@@ -56,7 +56,7 @@ def test_every_rank_has_the_identical_memory_of_the_whole(ranks: Ranks) -> None:
 def test_a_rank_may_have_no_data_if_another_has(ranks: Ranks) -> None:
     first, second = results(ranks, "a_rank_without_data")
     assert_equal_states(first["state"], second["state"], exactly=True)
-    memory, _optimizer = guarded(cases.build(cases.Branches))
+    memory, _optimizer = protected(cases.build(cases.Branches))
     memory.remember(cases.batches())
     assert_equal_states(first["state"], memory.state_dict(), exactly=False)
     assert "remember got no batches" in first["none"]
@@ -97,7 +97,7 @@ def test_distributed_data_parallel(ranks: Ranks) -> None:
 @pytest.mark.parametrize("optimizer", cases.OPTIMIZERS)
 def test_shards_are_projected_as_the_whole(ranks: Ranks, optimizer: str, acts_on: Any) -> None:
     model = cases.build(cases.Everything)
-    memory, opt = guarded(model, optimizer=optimizer, acts_on=acts_on)
+    memory, opt = protected(model, optimizer=optimizer, acts_on=acts_on)
     for _ in range(2):
         memory.remember(cases.old_tokens())
     start = cases.whole_values(model)
@@ -115,7 +115,7 @@ def test_shards_are_projected_as_the_whole(ranks: Ranks, optimizer: str, acts_on
 
 def test_forgetting_and_files_of_shards(ranks: Ranks) -> None:
     model = cases.build(cases.Everything)
-    memory, opt = guarded(model, acts_on="displacement", rule=nscl.Ridge(1.0))
+    memory, opt = protected(model, acts_on="displacement", rule=nscl.Ridge(1.0))
     memory.remember(cases.old_tokens())
     cases.train(model, opt)
     drift = [layer.drift for layer in memory.forgetting().layers]
@@ -164,7 +164,7 @@ def test_what_cannot_be_sharded_is_refused_before_it_moves(ranks: Ranks) -> None
 
 def test_norm_anchors_made_before_sharding_pull_at_shards(ranks: Ranks) -> None:
     model = cases.norm_stack()
-    memory, opt = guarded(model, optimizer="adamw", acts_on="displacement")
+    memory, opt = protected(model, optimizer="adamw", acts_on="displacement")
     memory.remember([cases.rows()])
     for _ in range(4):
         opt.zero_grad()

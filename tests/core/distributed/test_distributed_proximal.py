@@ -21,7 +21,7 @@ def ranks() -> Ranks:
 @cache
 def alone(rule: str, every: int) -> dict[str, Any]:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL[rule], every=every)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL[rule], every=every)
     return cases.two_tasks(model, memory, optimizer, slice(None))
 
 
@@ -68,7 +68,7 @@ def test_two_ranks_train_as_one_process(ranks: Ranks, wrapper: str, every: int, 
 
 
 def test_a_rank_without_data_has_both_factors_too(ranks: Ranks) -> None:
-    memory, _optimizer = cases.guarded(cases.build(cases.Reader), rule=cases.PROXIMAL["penalty"])
+    memory, _optimizer = cases.protected(cases.build(cases.Reader), rule=cases.PROXIMAL["penalty"])
     memory.remember(cases.sentences(0), loss=cases.squares)
     for found in results(ranks, "data on one rank"):
         assert_close(found, memory.state_dict())
@@ -76,7 +76,7 @@ def test_a_rank_without_data_has_both_factors_too(ranks: Ranks) -> None:
 
 def test_norm_layers_are_anchored_in_shards(ranks: Ranks) -> None:
     model = cases.norm_stack()
-    memory, optimizer = cases.guarded(model, optimizer="adamw", acts_on="displacement")
+    memory, optimizer = cases.protected(model, optimizer="adamw", acts_on="displacement")
     memory.remember(cases.row_batches())
     state = memory.state_dict()
     assert state["tensors"]["fisher/1.bias"].abs().min() > 0
@@ -114,7 +114,7 @@ def test_no_rank_goes_backward_alone(ranks: Ranks) -> None:
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp", "fsdp at once"])
 def test_evaluations_in_between_change_nothing(ranks: Ranks, wrapper: str) -> None:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], every=4)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], every=4)
     expected = cases.looked_at(model, memory, optimizer, slice(None))
     for found in results(ranks, f"looked at {wrapper}"):
         assert largest_difference(found["values"], expected["values"]) < 1e-11

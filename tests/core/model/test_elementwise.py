@@ -11,8 +11,8 @@ import nscl
 from nscl.core.model import elementwise
 from nscl.core.model.inventory import take_inventory
 from nscl.errors import UnsupportedError
-from tests.core.guarding import EXACT
-from tests.core.tying import normal, protected_training
+from tests.core.model.tying import normal, protected_training
+from tests.core.protected_scene import EXACT
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -118,8 +118,8 @@ def test_a_layer_of_vectors_is_held_number_by_number(
     model = wrapped(make())
     memory = nscl.Memory(model, rule=nscl.Tolerance(1e-10), norms=norms)
     memory.remember([normal(2, 4)])
-    told = {"ewc": "ewc", "freeze": "frozen", "train": "left free"}[norms]
-    assert {how(memory)[name] for name in names} == {told}
+    expected = {"ewc": "ewc", "freeze": "frozen", "train": "left free"}[norms]
+    assert {how(memory)[name] for name in names} == {expected}
     before, old = {n: p.detach().clone() for n, p in model.named_parameters()}, normal(2, 4)
     memory.remember([old])
     answers = model(old).detach()
@@ -182,7 +182,7 @@ def test_a_computed_weight_is_held_by_what_is_trained(norm: Any, layer: nn.Modul
     assert not torch.equal(model.head.weight, torch.zeros(2, 4))
 
 
-def test_an_excluded_layer_is_not_said_to_be_held() -> None:
+def test_an_excluded_layer_is_not_reported_as_held() -> None:
     model = wrapped(nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)))
     memory = nscl.Memory(model, exclude=["1"])
     assert {how(memory)[n] for n, _ in model[1].named_parameters("1")} == {"excluded"}

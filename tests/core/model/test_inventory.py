@@ -14,7 +14,7 @@ from nscl.core.model import shared_storage as overlaps
 from nscl.core.model.inventory import take_inventory, unwrap
 from nscl.errors import UnsupportedError
 from tests.core.memories import covariance, move, rows_seen, second_moment
-from tests.core.tying import Tied, Untaught, normal, protected_training
+from tests.core.model.tying import Tied, Untaught, normal, protected_training
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -194,11 +194,11 @@ class GatedHeads(nn.Module):
 def test_unknown_layers_that_never_ran_stay_free_until_they_do() -> None:
     model = GatedHeads()
     memory = nscl.Memory(model, rule=nscl.Ratio(), unsupported="freeze")
-    told = {x.name: x.protected_by for x in memory.remember([torch.randn(3, 4)]).layers}
+    how = {x.name: x.protected_by for x in memory.remember([torch.randn(3, 4)]).layers}
     for name in ("heads.0.weight_ih_l0", "heads.0.bias_hh_l0", "heads.2.weight"):
-        assert told[name] == "frozen", name
+        assert how[name] == "frozen", name
     for name in ("heads.1.weight_ih_l0", "heads.1.bias_hh_l0", "scales.1"):
-        assert told[name] == "free until remembered", name
+        assert how[name] == "free until remembered", name
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with memory.protect(optimizer):

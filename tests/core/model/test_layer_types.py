@@ -17,7 +17,7 @@ from nscl.core.model.inventory import take_inventory
 from nscl.core.model.layer_types import Call, register_layer, running_statistics
 from nscl.errors import FeatureError, UnsupportedError
 from tests.core.memories import covariance, move, rows_of, rows_seen, second_moment
-from tests.core.tying import protected_training
+from tests.core.model.tying import protected_training
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 

@@ -33,7 +33,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
         optimizer.step()
 
 
-def guarded(
+def protected(
     rule: Any, *, model: nn.Module | None = None, lr: float = 0.05, **options: Any
 ) -> tuple[nn.Module, nscl.Memory, torch.optim.Optimizer]:
     model = network() if model is None else model
@@ -57,7 +57,7 @@ def displacement(now: nn.Linear, before: nn.Linear) -> Tensor:
 
 
 def test_one_step_is_the_minimiser_with_the_bias_as_one_more_feature() -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(3.0), every=1, lr=0.02)
+    model, memory, optimizer = protected(nscl.Penalty(3.0), every=1, lr=0.02)
     plain = copy.deepcopy(model)
     other = torch.optim.Adam(plain.parameters(), 0.02)
     train(model, optimizer, 1)
@@ -72,7 +72,7 @@ def test_one_step_is_the_minimiser_with_the_bias_as_one_more_feature() -> None:
 
 
 def test_norm_layers_are_shrunk_by_their_own_fisher() -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(3.0), every=1, lr=0.02)
+    model, memory, optimizer = protected(nscl.Penalty(3.0), every=1, lr=0.02)
     plain = copy.deepcopy(model)
     train(model, optimizer, 1)
     train(plain, torch.optim.Adam(plain.parameters(), 0.02), 1)
@@ -84,7 +84,7 @@ def test_norm_layers_are_shrunk_by_their_own_fisher() -> None:
 
 @pytest.mark.parametrize("rule", [nscl.Penalty(1e-300), nscl.Budget(1e30)])
 def test_a_rule_that_asks_for_nothing_is_plain_training_bit_for_bit(rule: Any) -> None:
-    model, memory, optimizer = guarded(rule, every=3)
+    model, memory, optimizer = protected(rule, every=3)
     plain = copy.deepcopy(model)
     train(model, optimizer, 10)
     memory.flush()
@@ -95,7 +95,7 @@ def test_a_rule_that_asks_for_nothing_is_plain_training_bit_for_bit(rule: Any) -
 @pytest.mark.parametrize("factors", ["kronecker", "input"])
 @pytest.mark.parametrize("every", [1, 4])
 def test_a_budget_is_never_exceeded(factors: Any, every: int) -> None:
-    model, memory, optimizer = guarded(nscl.Budget(0.01), factors=factors, every=every)
+    model, memory, optimizer = protected(nscl.Budget(0.01), factors=factors, every=every)
     for _ in range(5):
         train(model, optimizer, 3)
         for layer in memory.forgetting().layers:
@@ -106,7 +106,7 @@ def test_a_budget_is_never_exceeded(factors: Any, every: int) -> None:
 
 
 def test_many_steps_are_one_with_the_sum_of_their_rates() -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(3.0), every=4, lr=0.02)
+    model, memory, optimizer = protected(nscl.Penalty(3.0), every=4, lr=0.02)
     plain = copy.deepcopy(model)
     schedule = [0.02, 0.01, 0.03, 0.02]
     other = torch.optim.Adam(plain.parameters(), 0.02)
@@ -126,7 +126,7 @@ def test_every_differs_from_single_steps_to_second_order_only() -> None:
     def distance(lr: float) -> float:
         ends = []
         for every in (1, 2):
-            model, memory, _ = guarded(nscl.Penalty(1.0), every=every)
+            model, memory, _ = protected(nscl.Penalty(1.0), every=every)
             optimizer = torch.optim.SGD(model.parameters(), lr)
             with memory.protect(optimizer):
                 train(model, optimizer, 2)
@@ -151,7 +151,7 @@ LOOKS: dict[str, Callable[[nscl.Memory, Path], object]] = {
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_nothing_is_left_waiting(look: str, tmp_path: Path) -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(1e6), every=100)
+    model, memory, optimizer = protected(nscl.Penalty(1e6), every=100)
     train(model, optimizer, 3)
     moved = model[0].weight.detach().clone()
     LOOKS[look](memory, tmp_path)
@@ -162,7 +162,7 @@ def test_nothing_is_left_waiting(look: str, tmp_path: Path) -> None:
 
 
 def test_the_steps_of_an_optimizer_that_is_gone_are_treated_too() -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(1e6), every=100)
+    model, memory, optimizer = protected(nscl.Penalty(1e6), every=100)
     train(model, optimizer, 3)
     moved = model[0].weight.detach().clone()
     del optimizer
@@ -181,7 +181,7 @@ def test_the_steps_of_an_optimizer_that_is_gone_are_treated_too() -> None:
     ids=str,
 )
 def test_it_goes_on_bit_for_bit_in_the_middle_of_every(options: dict[str, Any]) -> None:
-    model, memory, optimizer = guarded(**options, every=5)
+    model, memory, optimizer = protected(**options, every=5)
     train(model, optimizer, 7)
     weights, moments = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
     waiting = memory._protections.all[0].state_dict()
@@ -202,7 +202,7 @@ def test_it_goes_on_bit_for_bit_in_the_middle_of_every(options: dict[str, Any]) 
 
 
 def test_a_state_can_be_taken_without_treating_anything() -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(1e6), every=100)
+    model, memory, optimizer = protected(nscl.Penalty(1e6), every=100)
     train(model, optimizer, 3)
     moved = model[0].weight.detach().clone()
     taken = memory.state_dict(flush=False)["tensors"]
@@ -213,7 +213,7 @@ def test_a_state_can_be_taken_without_treating_anything() -> None:
 
 
 def test_going_back_to_a_state_forgets_the_plan_of_the_weights_before() -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(10.0), every=5)
+    model, memory, optimizer = protected(nscl.Penalty(10.0), every=5)
     (protection,) = memory._protections.all
     train(model, optimizer, 3)
     parts = (model, optimizer, protection)
@@ -233,7 +233,7 @@ def test_going_back_to_a_state_forgets_the_plan_of_the_weights_before() -> None:
 
 
 def test_a_layer_that_was_not_moved_is_not_shrunk_again() -> None:
-    model, _, optimizer = guarded(nscl.Penalty(5.0), every=1)
+    model, _, optimizer = protected(nscl.Penalty(5.0), every=1)
     train(model, optimizer, 3)
     kept = model[0].weight.detach().clone()
     optimizer.zero_grad()
@@ -352,7 +352,7 @@ def test_half_precision_weights_are_shrunk_in_float32(dtype: torch.dtype, roundi
 def test_factors_on_disk_hold_as_those_in_ram(rule: Any) -> None:
     ends = []
     for offload in (None, "disk"):
-        model, memory, optimizer = guarded(rule, every=2, offload=offload)
+        model, memory, optimizer = protected(rule, every=2, offload=offload)
         train(model, optimizer, 5)
         memory.remember([OLD + 1])
         train(model, optimizer, 5)
@@ -363,7 +363,7 @@ def test_factors_on_disk_hold_as_those_in_ram(rule: Any) -> None:
 
 
 def test_what_is_excluded_moves_as_it_would_alone() -> None:
-    model, memory, optimizer = guarded(nscl.Penalty(1e6), every=1, exclude=("3",))
+    model, memory, optimizer = protected(nscl.Penalty(1e6), every=1, exclude=("3",))
     plain = copy.deepcopy(model)
     train(model, optimizer, 1)
     train(plain, torch.optim.Adam(plain.parameters(), 0.05), 1)

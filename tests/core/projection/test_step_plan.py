@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import nscl
 from nscl.errors import ModelMismatchError
-from tests.core.guarding import EXACT, guard, mlp, new_data, sgd, values
+from tests.core.protected_scene import EXACT, mlp, new_data, protected_scene, sgd, values
 
 
 def truth(weight: Tensor, rows: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ def test_a_frozen_bias_stays_and_its_weight_is_projected_alone(acts_on: str) -> 
     model = nn.Sequential(nn.Linear(6, 5)).double()
     bias = model[0].bias.requires_grad_(False)
     kept, start = bias.detach().clone(), model[0].weight.detach().clone()
-    scene = guard(lambda p: torch.optim.SGD(p, 0.1), model=model, acts_on=acts_on)
+    scene = protected_scene(lambda p: torch.optim.SGD(p, 0.1), model=model, acts_on=acts_on)
     scene.optimizer.add_param_group({"params": [bias]})
     scene.backward()
     step = -0.1 * model[0].weight.grad
@@ -37,7 +37,7 @@ def test_a_frozen_bias_stays_and_its_weight_is_projected_alone(acts_on: str) -> 
 
 
 def test_a_bias_frozen_between_steps_stays_where_it_is() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.train()
     bias = scene.model[0].bias.requires_grad_(False)
     scene.optimizer.zero_grad()
@@ -51,9 +51,9 @@ def test_a_bias_frozen_between_steps_stays_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("part", ["weight", "bias"])
-def test_what_is_frozen_but_still_moved_by_the_optimizer_is_guarded(part: str) -> None:
+def test_what_is_frozen_but_still_moved_by_the_optimizer_is_protected(part: str) -> None:
     # Momentum and weight decay move whatever has a gradient, were it zero.
-    scene = guard()
+    scene = protected_scene()
     scene.train()
     parameter = getattr(scene.model[0], part).requires_grad_(False)
     before = parameter.detach().clone()
@@ -68,7 +68,7 @@ def test_training_biases_only_moves_none_of_those_remembered(acts_on: str) -> No
     model = mlp()
     for name, p in model.named_parameters():
         p.requires_grad_(name.endswith("bias"))
-    scene = guard(model=model, acts_on=acts_on)
+    scene = protected_scene(model=model, acts_on=acts_on)
     model.append(nn.Linear(3, 2).double())
     scene.optimizer.add_param_group({"params": model[3].parameters()})
     before = values(model)
@@ -120,7 +120,7 @@ def test_attention_with_a_part_frozen(frozen: str, options: dict[str, int], acts
     parameters[frozen].requires_grad_(False)
     # Constant keys and values leave the biases of all projections something to lean on.
     old = torch.randn(1, 2, 4, dtype=torch.float64).expand(2, 2, 4)
-    scene = guard(model=model, old=old, acts_on=acts_on)
+    scene = protected_scene(model=model, old=old, acts_on=acts_on)
     before = values(model.attention)
     scene.train()
     assert scene.moved() < 1e-12
@@ -160,7 +160,7 @@ def train_on_tokens(model: nn.Module, *optimizers: torch.optim.Optimizer) -> Non
 
 def test_an_embedding_tied_to_the_output() -> None:
     model = Tied().double()
-    scene = guard(model=model, old=torch.tensor([0, 1, 2]))
+    scene = protected_scene(model=model, old=torch.tensor([0, 1, 2]))
     before = values(model)
     train_on_tokens(model, scene.optimizer)
     after = values(model)
@@ -203,7 +203,7 @@ def test_channels_last_weights_are_projected_like_others() -> None:
     old, results = torch.randn(1, 4, 2, 2, dtype=torch.float64), []
     for memory_format in (torch.contiguous_format, torch.channels_last):
         torch.manual_seed(1)
-        scene = guard(
+        scene = protected_scene(
             model=copy.deepcopy(model).to(memory_format=memory_format),
             old=old.to(memory_format=memory_format),
         )
@@ -220,7 +220,7 @@ def test_channels_last_weights_are_projected_like_others() -> None:
 def test_half_precision_is_as_exact_as_its_parameters(dtype: torch.dtype, acts_on: str) -> None:
     model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 3)).to(dtype)
     old = torch.randn(3, 6).to(dtype)
-    scene = guard(
+    scene = protected_scene(
         lambda p: torch.optim.SGD(p, 0.5), model=model, old=old, rule=nscl.Tolerance(1e-3),
         acts_on=acts_on,
     )  # fmt: skip
@@ -236,7 +236,7 @@ def test_half_precision_is_as_exact_as_its_parameters(dtype: torch.dtype, acts_o
 @pytest.mark.parametrize("acts_on", ["step", "displacement"])
 def test_changing_precision_between_steps(acts_on: str) -> None:
     model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 3))
-    scene = guard(
+    scene = protected_scene(
         lambda p: torch.optim.SGD(p, 0.1),
         model=model,
         old=torch.randn(3, 6),
@@ -254,7 +254,7 @@ def test_changing_precision_between_steps(acts_on: str) -> None:
 
 
 def test_a_parameter_replaced_in_the_model_is_found_again() -> None:
-    scene = guard()
+    scene = protected_scene()
     layer = scene.model[0]
     layer.weight = nn.Parameter(layer.weight.detach().clone())
     scene.optimizer.param_groups[0]["params"][0] = layer.weight
@@ -265,7 +265,7 @@ def test_a_parameter_replaced_in_the_model_is_found_again() -> None:
 
 
 def test_a_remembered_layer_that_is_gone_stops_the_step_before_it_moves() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.train()
     layer, scene.model[0] = scene.model[0], nn.Identity()
     before = layer.weight.detach().clone()
@@ -308,7 +308,7 @@ def seconds_of(step: Callable[[], Any]) -> float:
 def test_a_step_costs_the_same_however_often_something_was_remembered(acts_on: str) -> None:
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 9), nn.LayerNorm(9))
     old = torch.randn(20, 64, dtype=torch.float64)
-    scene = guard(model=model.double(), old=old, acts_on=acts_on)
+    scene = protected_scene(model=model.double(), old=old, acts_on=acts_on)
     scene.backward()
     scene.optimizer.step()
     work, seconds = work_of(scene.optimizer.step), seconds_of(scene.optimizer.step)

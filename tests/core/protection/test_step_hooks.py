@@ -1,4 +1,4 @@
-"""The guard on an optimizer: any optimizer, any wrapper, on and off without a trace."""
+"""Step hooks on an optimizer: any optimizer, any loop, on and off without a trace."""
 
 import copy
 import gc
@@ -15,14 +15,14 @@ from torch.optim import lr_scheduler as schedules
 
 import nscl
 from nscl.errors import ProtectionError, UnsupportedError
-from tests.core.guarding import (
+from tests.core.protected_scene import (
     EXACT,
     Scene,
     dense_projectors,
     furthest,
-    guard,
     mlp,
     project_by_hand,
+    protected_scene,
     sgd,
     stacked,
     values,
@@ -109,8 +109,8 @@ def test_training_equals_projecting_every_step_by_hand(optimizer: str, loop: str
     assert (first(old) - outputs).abs().max() < 1e-12
 
 
-def test_a_closure_gives_its_loss_and_is_guarded() -> None:
-    scene = guard()
+def test_a_closure_gives_its_loss_and_is_protected() -> None:
+    scene = protected_scene()
 
     def closure() -> Tensor:
         scene.optimizer.zero_grad()
@@ -125,7 +125,7 @@ def test_a_closure_gives_its_loss_and_is_guarded() -> None:
 
 
 def test_parameters_that_come_later_are_free_until_remembered() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.model.append(nn.Linear(3, 2).double())
     head = scene.model[-1]
     scene.optimizer.add_param_group({"params": head.parameters(), "lr": 0.1})
@@ -142,7 +142,7 @@ def test_parameters_that_come_later_are_free_until_remembered() -> None:
 
 def test_remembering_twice_in_a_row_never_leaves_an_old_plan() -> None:
     # States come and go, and Python gives their addresses away again.
-    scene = guard()
+    scene = protected_scene()
     for _ in range(60):
         state = scene.memory.state_dict()
         scene.train(1)
@@ -157,11 +157,11 @@ def test_remembering_twice_in_a_row_never_leaves_an_old_plan() -> None:
 
 def test_an_optimizer_that_is_not_made_yet_is_left_to_a_callback() -> None:
     with pytest.raises(TypeError, match=r"not None: frameworks make it.*transformers.KeepMemory"):
-        guard().memory.protect(None)  # type: ignore[arg-type]
+        protected_scene().memory.protect(None)  # type: ignore[arg-type]
 
 
 def test_once_is_enough() -> None:
-    scene = guard()
+    scene = protected_scene()
     with pytest.raises(ProtectionError, match="SGD is protected already"):
         scene.memory.protect(scene.optimizer)
     scene.protection.remove()
@@ -178,7 +178,7 @@ def test_once_is_enough() -> None:
 
 
 def test_one_optimizer_has_one_memory() -> None:
-    scene = guard()
+    scene = protected_scene()
     other = nscl.Memory(scene.model, rule=EXACT)
     with pytest.raises(ProtectionError, match=r"SGD is protected by another memory.*merge"):
         other.protect(scene.optimizer)
@@ -218,28 +218,28 @@ def test_two_models_of_one_optimizer_have_a_memory_each(acts_on: Any) -> None:
 
 
 def test_optimizers_that_are_gone_leave_nothing_behind() -> None:
-    scene = guard()
+    scene = protected_scene()
     for _ in range(3):  # a new one for each epoch, say
         scene.memory.protect(sgd(scene.model.parameters()))
     assert len(scene.memory._protections.all) == 2
 
 
 def test_a_report_says_how_many_of_an_optimizers_parameters_are_protected() -> None:
-    model, hidden = mlp(), torch.nn.Linear(2, 2)  # nobody registered the second
+    model, hidden = mlp(), torch.nn.Linear(2, 2)  # the second belongs to no module
     memory = nscl.Memory.adam_nscl(model)
     optimizer = sgd([*model.parameters(), *hidden.parameters()])
     memory.protect(optimizer)
     assert memory.report().optimizers == ("SGD over 6 parameters, 4 of them protected",)
 
 
-def test_a_guard_that_is_gone_is_in_nobodys_way() -> None:
-    scene = guard()
+def test_a_protection_that_is_gone_does_not_count() -> None:
+    scene = protected_scene()
     scene.optimizer._optimizer_step_pre_hooks.clear()  # as torch drops them from a copy
     assert nscl.Memory.adam_nscl(scene.model).protect(scene.optimizer).active
 
 
 def test_as_a_context_it_ends_with_its_block() -> None:
-    scene = guard()
+    scene = protected_scene()
     with scene.protection as protection:
         scene.train()
         assert protection.active
@@ -273,10 +273,10 @@ def saved(optimizer: Optimizer) -> Optimizer:
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, pickled, saved])
-def test_a_copy_has_lost_the_guard_and_that_is_noticed(
+def test_a_copy_has_lost_its_protection_and_that_is_noticed(
     duplicate: Callable[[Optimizer], Optimizer],
 ) -> None:
-    scene = guard()
+    scene = protected_scene()
     assert scene.memory.report().optimizers == ("SGD over 4 parameters",)
     scene.optimizer = duplicate(scene.optimizer)
     gc.collect()
@@ -288,7 +288,7 @@ def test_a_copy_has_lost_the_guard_and_that_is_noticed(
 
 
 def test_a_recreated_optimizer_is_noticed_and_can_be_protected() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.optimizer = torch.optim.Adam(scene.model.parameters())
     gc.collect()
     with pytest.warns(nscl.NsclWarning, match="re-created"):
@@ -300,7 +300,7 @@ def test_a_recreated_optimizer_is_noticed_and_can_be_protected() -> None:
 
 
 def test_a_protected_optimizer_can_die() -> None:
-    scene = guard()
+    scene = protected_scene()
     died = []
     scene.optimizer.register_step_post_hook(lambda *_: died)
     scene.train(1)
@@ -314,8 +314,8 @@ def test_a_protected_optimizer_can_die() -> None:
     assert scene.moved() < 1e-12
 
 
-def test_loading_an_optimizers_state_keeps_the_guard() -> None:
-    scene = guard(lambda p: torch.optim.Adam(p, 1e-2))
+def test_loading_an_optimizers_state_keeps_the_protection() -> None:
+    scene = protected_scene(lambda p: torch.optim.Adam(p, 1e-2))
     scene.train()
     scene.optimizer.load_state_dict(copy.deepcopy(scene.optimizer.state_dict()))
     assert scene.protection.active
@@ -336,7 +336,7 @@ def with_batch_norm() -> nn.Sequential:
 
 
 def test_removing_leaves_every_hook_as_it_was() -> None:
-    scene = guard(model=with_batch_norm(), statistics="freeze")
+    scene = protected_scene(model=with_batch_norm(), statistics="freeze")
     scene.protection.remove()
     scene.optimizer.register_step_pre_hook(lambda *_: None)
     scene.model[1].register_forward_hook(lambda *_: None)
@@ -354,7 +354,7 @@ def test_removing_leaves_every_hook_as_it_was() -> None:
 
 
 def test_held_statistics_reach_layers_added_later() -> None:
-    scene = guard(model=with_batch_norm(), statistics="freeze")
+    scene = protected_scene(model=with_batch_norm(), statistics="freeze")
     scene.model.append(nn.BatchNorm1d(3).double())
     scene.optimizer.add_param_group({"params": scene.model[-1].parameters()})
     scene.model.train()

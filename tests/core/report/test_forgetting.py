@@ -23,8 +23,8 @@ def test_forgetting_prints_and_is_plain_data() -> None:
     assert lines[-2] == "statistics of bn moved by 2 σ"
     assert lines[-1].startswith("running statistics of bn moved by 2 σ since the last remember: ")
     data = json.loads(json.dumps(found.to_dict()))
-    told = {"name": "total", "drift": 0.25, "relative": 0.5, "loss": None, "weighed": None}
-    assert data["total"] == told
+    expected = {"name": "total", "drift": 0.25, "relative": 0.5, "loss": None, "weighed": None}
+    assert data["total"] == expected
 
 
 def test_forgetting_shows_what_gradients_weigh() -> None:

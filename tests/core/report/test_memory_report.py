@@ -25,17 +25,17 @@ def test_the_total_is_over_remembered_layers() -> None:
 
 
 def test_layers_that_cannot_learn_or_are_not_held_are_pointed_at() -> None:
-    told = report(layer("stuck", 0), layer("loose", 10), layer("fine", 5)).notes
-    assert len(told) == 2
-    assert told[0].startswith("0 % free: stuck: the old data use every direction")
-    assert told[1].startswith("100 % free: loose: nothing is held here")
+    notes = report(layer("stuck", 0), layer("loose", 10), layer("fine", 5)).notes
+    assert len(notes) == 2
+    assert notes[0].startswith("0 % free: stuck: the old data use every direction")
+    assert notes[1].startswith("100 % free: loose: nothing is held here")
     assert report(layer("fine", 5)).notes == ()
     assert report(layer("x", 10, "free until remembered")).notes == ()
 
 
 def test_many_names_are_cut_short() -> None:
-    told = report(*(layer(f"layer{i}", 0) for i in range(6))).notes[0]
-    assert "layer0, layer1, layer2, layer3 and 2 more" in told
+    note = report(*(layer(f"layer{i}", 0) for i in range(6))).notes[0]
+    assert "layer0, layer1, layer2, layer3 and 2 more" in note
 
 
 def test_training_unprotected_is_pointed_at() -> None:
