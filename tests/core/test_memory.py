@@ -9,12 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import nscl
-from nscl.core.model.inventory import take_inventory
-from nscl.core.protection import live_state
 from nscl.errors import UnsupportedError
 from tests.core.memories import hooks
 
 EVERY = [nscl.Ratio(10.0), nscl.Energy(0.05), nscl.Tolerance(1e-10), nscl.Ridge(10.0)]
+
 unprotected = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
 
@@ -148,49 +147,9 @@ def tensors(memory: nscl.Memory) -> list[tuple[str, Tensor]]:
     return list(memory.state_dict()["tensors"].items())
 
 
-CHOICES: dict[str, Any] = {
-    "acts_on": "gradient",
-    "scale": "l2",
-    "norms": "hold",
-    "statistics": "hold",
-    "unsupported": "ignore",
-    "offload": "ram",
-}
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_a_choice_that_does_not_exist_is_named_with_those_that_do(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be one of .*not '{CHOICES[name]}'"):
-        nscl.Memory(nn.Linear(2, 2), **{name: CHOICES[name]})
-
-
-@pytest.mark.parametrize("rule", ["ratio", 10.0, None, nscl.Ratio])
-def test_a_rule_must_be_a_rule(rule: Any) -> None:
-    with pytest.raises(TypeError, match="rule must be one of nscl's \\(Ratio, Energy"):
-        nscl.Memory(nn.Linear(2, 2), rule=rule)
-
-
 def test_a_model_must_be_a_module() -> None:
     with pytest.raises(TypeError, match=r"needs a torch\.nn\.Module, not list"):
         nscl.Memory.adam_nscl([nn.Linear(2, 2)])  # type: ignore[arg-type]
-
-
-def test_options_are_plain_data() -> None:
-    memory = nscl.Memory(nn.Linear(2, 2), exclude="bias", rule=nscl.Ratio(3.0))
-    assert memory.options() == {
-        "rule": {"name": "Ratio", "a": 3.0, "literal": False},
-        "acts_on": "step",
-        "scale": "none",
-        "norms": "ewc",
-        "statistics": "update",
-        "unsupported": "error",
-        "exclude": ["bias"],
-        "rank": None,
-        "offload": None,
-        "factors": "input",
-        "every": 1,
-    }
-    assert repr(memory) == "Memory(Linear, rule=Ratio(a=3.0, literal=False), tasks=0)"
 
 
 def test_remembering_without_a_protected_optimizer_is_warned_about() -> None:
@@ -218,24 +177,6 @@ def test_nothing_is_hung_on_the_model() -> None:
     assert [set(vars(m)) for m in model.modules()] == modules
     assert [set(vars(p)) for p in model.parameters()] == parameters
     assert hooks(model) == before
-
-
-@unprotected
-def test_bytes_are_what_is_held() -> None:
-    model = nn.Sequential(nn.Linear(7, 3), nn.LayerNorm(3))
-    memory = nscl.Memory(model, rule=nscl.Tolerance(1e-6))
-    assert set(memory.nbytes.values()) == {0}
-    old = torch.randn(30, 7)
-    old[:, 2:] = 0  # two features and a constant are used: three columns of eight
-    memory.remember([old])
-    assert memory.nbytes == {
-        "covariances": 8 * 9 // 2 * 8,
-        "projections": 8 * 3 * 4,
-        "reference": (21 + 3 + 3 + 3) * 4,
-        "anchors": 2 * 2 * 3 * 8,
-        "gradients": 0,
-        "rest": 0,
-    }
 
 
 @unprotected
@@ -284,24 +225,3 @@ def test_all_options_go_together() -> None:
 def test_a_model_that_cannot_be_protected_is_refused_at_once() -> None:
     with pytest.raises(UnsupportedError, match="no null space is known"):
         nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))
-
-
-@pytest.mark.parametrize("statistics", ["update", "freeze"])
-def test_remember_takes_the_inventory_once(
-    statistics: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    memory = nscl.Memory(model, statistics=statistics)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    memory.protect(optimizer)
-    taken = []
-
-    def counting(*args: Any, **kwargs: Any) -> Any:
-        taken.append(args)
-        return take_inventory(*args, **kwargs)
-
-    monkeypatch.setattr(live_state, "take_inventory", counting)
-    memory.remember([torch.randn(8, 4)])
-    assert len(taken) == 1
-    memory.report()
-    assert len(taken) == 2

@@ -11,11 +11,12 @@ from nscl.core.covariance import accumulator as module
 from nscl.core.covariance.accumulator import CovarianceAccumulator
 from nscl.core.covariance.convolution.unfold import Geometry, Patches, unfold
 from nscl.core.covariance.covariance import Covariance
-from nscl.core.covariance.observations import InputRows, TokenCounter, TokenIds
+from nscl.core.covariance.observations import InputRows
 from nscl.core.covariance.packed import unpack
 from nscl.core.projection.spectrum import decompose
 
 CPU = torch.device("cpu")
+
 EVERY = [Ratio(10.0), Energy(0.05), Tolerance(1e-10), Ridge(10.0)]
 
 
@@ -103,22 +104,6 @@ def test_what_is_not_finite_is_noticed(bad: float) -> None:
     images[0, 0, 3, 3] = bad
     sums = CovarianceAccumulator(groups=1, features=9, constants=0, device=CPU)
     assert not sums.add(Patches(images, Geometry((3, 3), (1, 1), (1, 1), ((0, 0),) * 2)), None)
-
-
-def test_one_layout_for_one_block() -> None:
-    with pytest.raises(TypeError, match="counted"):
-        sums_of(torch.ones(1, 1, 2)).add(TokenIds(torch.zeros(2, dtype=torch.int64)), None)
-    with pytest.raises(TypeError, match="tokens"):
-        TokenCounter(3).add(InputRows(torch.ones(1, 1, 2)), None)
-
-
-@pytest.mark.parametrize("integer", [torch.int32, torch.int64])
-def test_tokens_are_counted(integer: torch.dtype) -> None:
-    counts = TokenCounter(5)
-    for ids in ([[0, 3], [3, 3]], [[1]]):
-        assert counts.add(TokenIds(torch.tensor(ids, dtype=integer)), None)
-    assert counts.total().tolist() == [1, 1, 0, 3, 0]
-    assert counts.rows == 5
 
 
 def test_half_precision_is_multiplied_in_float32() -> None:

@@ -4,18 +4,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-import nscl
 from nscl.core.distributed.covariance_sums import same_on_all_ranks
 from tests.core.distributed import parallel_models as cases
 from tests.core.distributed.parallel_proximal import WRAPPERS, Scenario
 
 RANK = 4  # most layers of the reader are wider, on one side or both
-
-
-def memory_of(model: nn.Module) -> nscl.Memory:
-    return nscl.Memory(model, rule=cases.PROXIMAL["penalty"], every=2, rank=RANK)
 
 
 def two_tasks(wrapper: str, rank: int, folder: Path) -> Any:

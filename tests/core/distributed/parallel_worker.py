@@ -1,6 +1,6 @@
 """Runs every scenario on one of several ranks and writes down what came out.
 
-Started by ``test_distributed.py`` with ``python -m torch.distributed.run``: one launch for all.
+Started by ``parallel_launch.py``, once for all tests: a folder, and the number of the rank.
 """
 
 import copy
@@ -8,6 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,13 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 import nscl
+from nscl.core.distributed.collectives import (
+    any_rank,
+    as_on_first_rank,
+    from_rank,
+    in_lockstep,
+    sum_over_ranks,
+)
 from tests.core.distributed import parallel_models as cases
 from tests.core.distributed import parallel_proximal, parallel_sketches
 from tests.core.distributed.parallel_models import protected
@@ -50,6 +58,28 @@ def warned(action: Callable[[], Any]) -> list[str]:
         warnings.simplefilter("always")
         action()
     return [str(warning.message) for warning in caught]
+
+
+@scenario
+def collectives(rank: int, folder: Path) -> Any:
+    """Each collective with numbers of which every rank has its own."""
+    mine = torch.tensor([1.0, 10.0]) * (rank + 1)
+    held = [torch.full((2,), float(rank)), torch.full((), float(rank), dtype=torch.float64)]
+    with as_on_first_rank(held):
+        shared = [tensor.clone() for tensor in held]
+    own = [torch.full((2,), float(rank))]
+    with suppress(ZeroDivisionError), as_on_first_rank(own):
+        raise ZeroDivisionError
+    return {
+        "sum": sum_over_ranks(mine),
+        "mine": mine,
+        "any": [any_rank(rank == 1), any_rank(False)],
+        "from": [from_rank(mine, source) for source in range(2)],
+        "shared": shared,
+        "own": own,
+        "in step": list(in_lockstep(range(3))),
+        "uneven": message(lambda: list(in_lockstep(range(2 + rank)))),
+    }
 
 
 @scenario
@@ -297,12 +327,18 @@ def remembered_before_sharding(rank: int, folder: Path) -> Any:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    folder, rank = Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view")
-    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
-    rank, found = dist.get_rank(), {}
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=20),
+    )
+    found = {}
     for name, function in SCENARIOS.items():
         try:
             found[name] = {"result": function(rank, folder)}

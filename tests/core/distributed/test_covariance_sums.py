@@ -1,19 +1,14 @@
-"""Sketches of two ranks: one process's merge of the two parts, and the same in shards."""
+"""Covariances of two ranks are those of all rows; sketches are the merge of the two parts."""
 
 import pytest
 import torch
 
 import nscl
 from tests.core.distributed import parallel_models as cases
-from tests.core.distributed.parallel_launch import Ranks, largest_difference, launch, results
+from tests.core.distributed.parallel_launch import Ranks, largest_difference, results
 from tests.core.distributed.parallel_sketches import RANK
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Ranks:
-    return launch()
 
 
 def remembered(part: slice) -> nscl.Memory:

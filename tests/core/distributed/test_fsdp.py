@@ -1,96 +1,14 @@
-"""Two ranks are one process: sums over ranks, DistributedDataParallel, and shards of FSDP2."""
+"""Shards of FSDP2: what each rank does to its rows is what one process does to the whole."""
 
 from typing import Any
 
 import pytest
-import torch
 
 import nscl
 from tests.core.distributed import parallel_models as cases
-from tests.core.distributed.parallel_launch import Ranks, largest_difference, launch, results
+from tests.core.distributed.parallel_launch import Ranks, largest_difference, results
 from tests.core.distributed.parallel_models import protected
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Ranks:
-    return launch()
-
-
-def test_all_ranks_came_to_a_good_end(ranks: Ranks) -> None:
-    assert all(found["ended"].startswith("exit code 0") for found in ranks), ranks[0]["ended"]
-
-
-def assert_equal_states(one: Any, other: Any, *, exactly: bool) -> None:
-    assert one["tensors"].keys() == other["tensors"].keys()
-    for name, tensor in one["tensors"].items():
-        rtol = 0 if exactly else 1e-12
-        torch.testing.assert_close(tensor, other["tensors"][name], rtol=rtol, atol=rtol)
-    for name, block in one["metadata"]["blocks"].items():
-        seen, same = block["seen"], other["metadata"]["blocks"][name]["seen"]
-        assert (seen["rows"], seen["tasks"]) == (same["rows"], same["tasks"])
-        assert seen["noise"] == pytest.approx(same["noise"], rel=0 if exactly else 1e-9)
-    for key in ("tasks", "batches", "held"):
-        assert one["metadata"][key] == other["metadata"][key]
-
-
-def test_every_rank_has_the_identical_memory_of_the_whole(ranks: Ranks) -> None:
-    first, second = results(ranks, "whole_memory")
-    assert_equal_states(first, second, exactly=True)
-    memory, _optimizer = protected(cases.build(cases.Branches))
-    memory.remember(cases.batches())
-    with torch.no_grad():
-        for p in memory.model.parameters():
-            p.mul_(1.1)
-    with pytest.warns(nscl.NsclWarning, match="moved out of the null space"):
-        memory.remember(cases.batches())
-    whole = memory.state_dict()
-    assert_equal_states(first, whole, exactly=False)
-    # Uneven numbers of batches, a layer run on one rank only, norm anchors, statistics.
-    seen = {name: b["seen"]["rows"] for name, b in first["metadata"]["blocks"].items()}
-    assert seen == {"first": 34, "extra": 18, "last": 34}
-    assert first["metadata"]["batches"]["layer_norm.weight"] == 5
-    assert first["tensors"]["fisher/layer_norm.weight"].abs().max() > 0
-    assert "statistics/batch_norm/running_mean" in first["tensors"]
-
-
-def test_a_rank_may_have_no_data_if_another_has(ranks: Ranks) -> None:
-    first, second = results(ranks, "a_rank_without_data")
-    assert_equal_states(first["state"], second["state"], exactly=True)
-    memory, _optimizer = protected(cases.build(cases.Branches))
-    memory.remember(cases.batches())
-    assert_equal_states(first["state"], memory.state_dict(), exactly=False)
-    assert "remember got no batches" in first["none"]
-    assert "remember got no batches" in second["none"]
-
-
-def test_an_error_on_one_rank_is_an_error_on_all(ranks: Ranks) -> None:
-    first, second = results(ranks, "an_error_on_one_rank")
-    assert "failed on another rank" in first["features"]
-    assert "layer 'first' received non-finite features" in second["features"]
-    assert first["loader"] == "NsclError: the disk is full"
-    assert "failed on another rank" in second["loader"]
-    for rank, found in enumerate((first, second)):
-        assert (found["tasks"], found["tensors"], found["hooks"]) == (0, 0, 0)
-        assert torch.equal(found["mean"], torch.full((6,), float(rank), dtype=torch.float64))
-        assert found["afterwards"] == 1
-
-
-def test_ranks_with_different_weights_are_refused(ranks: Ranks) -> None:
-    for found in results(ranks, "different_weights"):
-        assert "'last.weight' has different values on different ranks" in found["message"]
-        assert found["tasks"] == 0
-
-
-def test_distributed_data_parallel(ranks: Ranks) -> None:
-    first, second = results(ranks, "data_parallel")
-    assert not torch.equal(first["before sharing"], second["before sharing"])
-    assert_equal_states(first["state"], second["state"], exactly=True)
-    for found in (first, second):
-        # The first rank's statistics count, as they do for DistributedDataParallel itself.
-        assert torch.equal(found["mean"], first["before sharing"])
-        assert found["moved"] < 1e-12
-        assert largest_difference(found["start"], found["values"]) > 1e-3
-    assert largest_difference(first["values"], second["values"]) == 0.0
+from tests.core.distributed.test_two_ranks import alone, assert_close
 
 
 @pytest.mark.parametrize("acts_on", ["step", "displacement"])
@@ -173,3 +91,40 @@ def test_norm_anchors_made_before_sharding_pull_at_shards(ranks: Ranks) -> None:
     for found in results(ranks, "remembered_before_sharding"):
         assert largest_difference(found["values"], cases.whole_values(model)) < 1e-10
         assert found["gradients kept"]
+
+
+def test_norm_layers_are_anchored_in_shards(ranks: Ranks) -> None:
+    model = cases.norm_stack()
+    memory, optimizer = cases.protected(model, optimizer="adamw", acts_on="displacement")
+    memory.remember(cases.row_batches())
+    state = memory.state_dict()
+    assert state["tensors"]["fisher/1.bias"].abs().min() > 0
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(cases.rows().flip(1) * 2).square().sum().backward()
+        optimizer.step()
+    for found in results(ranks, "sharded norms"):
+        assert_close(found["state"], state)
+        assert largest_difference(found["values"], cases.whole_values(model)) < 1e-10
+
+
+def test_a_pass_over_shards_leaves_nothing_behind(ranks: Ranks) -> None:
+    for found in results(ranks, "sharded norms"):
+        assert found["after"] == found["before"]
+        assert found["after"]["frozen"] == ["1.bias"]
+        assert (found["after"]["whole"], found["after"]["gathered"]) == (0, 0)
+        assert (found["after"]["gradients"], found["after"]["states"]) == (0, ["IDLE"])
+
+
+def test_no_rank_goes_backward_alone(ranks: Ranks) -> None:
+    first, second = results(ranks, "problems on one rank")
+    assert "the loss of batch 0 is not finite" in second["loss"]
+    assert "gradient at the output of layer 'out' is not finite in batch 0" in second["gradient"]
+    for name in ("loss", "gradient"):
+        assert "another rank failed" in first[name]
+    expected = alone("penalty", 2)
+    for found in (first, second):
+        assert "the model could not take batch 0" in found["forward"]
+        assert (found["tasks"], found["left"]["whole"], found["left"]["gathered"]) == (0, 0, 0)
+        assert found["left"]["states"] == ["IDLE"]
+        assert largest_difference(found["values"], expected["values"]) < 1e-11
