@@ -13,6 +13,7 @@ from nscl.core.model.inventory import take_inventory
 from nscl.core.protection import live_state
 from tests.core.capture.test_data_pass import images, network
 from tests.core.memories import covariance, move, remembered, rows_seen, same
+from tests.core.model.tying import Untaught
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -159,3 +160,33 @@ def test_remember_takes_the_inventory_once(
     assert len(taken) == 1
     memory.report()
     assert len(taken) == 2
+
+
+HELD: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "nothing": ({"norms": "ewc", "unsupported": "train"}, set()),
+    "norms": ({"norms": "freeze", "unsupported": "train"}, {"1.weight", "1.bias", "3.gamma"}),
+    "both": (
+        {"norms": "freeze", "unsupported": "freeze"},
+        {"1.weight", "1.bias", "2.weight", "3.gamma"},
+    ),
+}
+
+
+class Gain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gamma * x
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_may_not_move_at_all_is_what_ran_and_was_asked_for(name: str) -> None:
+    options, expected = HELD[name]
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), Untaught(), Gain(), nn.LayerNorm(4))
+    memory = nscl.Memory(model, **options)
+    memory.remember([torch.randn(5, 4)], forward=lambda model, x: model[:4](x))
+    assert set(memory.state_dict()["metadata"]["held"]) == expected
+    memory.remember([torch.randn(5, 4)], forward=lambda model, x: model[0](x))
+    assert set(memory.state_dict()["metadata"]["held"]) == expected  # for good

@@ -7,7 +7,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev, vmap
 
 import nscl
+from nscl.core.capture.output_gradients import OutputTaps
 from nscl.core.covariance.packed import unpack
+from nscl.core.model.inventory import take_inventory
+from nscl.core.model.layer_types import Call, layer_type_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:no optimizer is protected:nscl.NsclWarning")
 
@@ -151,3 +154,55 @@ def test_the_gradients_of_a_frozen_layer_are_remembered_too() -> None:
     assert remembered(memory, "0").abs().sum() > 0
     assert not model[0].weight.requires_grad
     assert functional_call(model, {}, torch.randn(1, 4)).shape == (1, 3)
+
+
+def tapped(widest: int | None) -> tuple[OutputTaps, list[Tensor], Tensor]:
+    """Taps on one call of a linear layer, the rows that will arrive, and the call's output."""
+    layer, arrived = nn.Linear(2, 3).double(), list[Tensor]()
+    (block,) = take_inventory(layer).blocks.values()
+    shapes = {"weight": layer.weight.shape}
+    taps = OutputTaps(shapes, lambda _, rows: arrived.append(rows), widest=widest)
+    x = torch.randn(4, 2, dtype=torch.float64)
+    call, kind = Call((x,), {}, layer(x)), layer_type_of(layer)
+    assert kind is not None
+    handed = taps.add(layer, kind, [block], call, [torch.tensor([True, False, True, True])])
+    assert torch.equal(handed, call.output)
+    return taps, arrived, handed
+
+
+def test_rows_that_count_arrive_with_the_backward_pass() -> None:
+    taps, arrived, output = tapped(widest=None)
+    torch.autograd.grad(output.cos().sum(), taps.edges)
+    (rows,) = arrived
+    assert torch.allclose(rows[0], -output.detach()[[0, 2, 3]].sin())
+    taps.check()
+    taps.clear()
+    assert taps.edges == []
+
+
+@pytest.mark.parametrize(("widest", "count"), [(3, 1), (2, 0)])
+def test_a_layer_that_is_too_wide_is_left_out(widest: int, count: int) -> None:
+    taps, arrived, output = tapped(widest)
+    torch.autograd.grad(output.sum(), taps.edges)
+    assert len(arrived) == count
+
+
+class Doubled(nn.Module):
+    """A layer that does not end with the product of its rows and its weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x @ self.weight.T] * 2, -1)
+
+
+nscl.register_layer(Doubled, check=False)(lambda module, x: x)
+
+
+def test_an_output_of_another_width_is_refused_with_the_way_out() -> None:
+    memory = nscl.Memory(nn.Sequential(Doubled(), nn.Linear(6, 2)))
+    with pytest.raises(nscl.NsclError, match=r"'0' gave an output of 6 channels.*factors='input'"):
+        memory.remember([torch.randn(5, 4)])
+    assert memory.tasks == 0

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 import nscl
+from nscl.core.checks.sketches import rank_in_use, widths
+from nscl.core.model.inventory import take_inventory
 from nscl.errors import ModelMismatchError
 from tests.core.promises.test_wide_layers import linear, steps
 
@@ -44,3 +46,14 @@ def test_a_rank_that_does_nothing_is_refused() -> None:
     nscl.Memory(nn.Linear(8, 32), rank=20)  # its outputs are wide
     with pytest.raises(ValueError, match="does nothing"):
         nscl.Memory(nn.Linear(8, 32), rank=20, rule=nscl.Ratio())
+
+
+def test_the_width_of_a_layer_is_that_of_its_wider_side_per_group() -> None:
+    model = nn.Sequential(
+        nn.Embedding(500, 4), nn.Conv1d(4, 6, 3, groups=2), nn.Linear(7, 90, bias=False)
+    )
+    found = take_inventory(model)
+    assert widths(found, outputs=False) == {"0": 0, "1": 2 * 3 + 1, "2": 7}
+    assert widths(found, outputs=True) == {"0": 4, "1": 7, "2": 90}
+    assert rank_in_use(found, 8, outputs=True) == 8
+    assert rank_in_use(found, 8, outputs=False) is None  # a file may have had wider layers

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nscl.core.covariance.accumulator import CovarianceAccumulator
 from nscl.core.covariance.convolution.unfold import Geometry, Patches
 from nscl.core.covariance.low_rank import Sketch
 from nscl.core.covariance.observations import InputRows, TokenIds
-from nscl.core.covariance.sketch_accumulator import SketchAccumulator
+from nscl.core.covariance.sketch_accumulator import SketchAccumulator, new_sums
 from tests.core.covariance.test_low_rank import check_bounds, random_rows
 
 CPU = torch.device("cpu")
@@ -73,3 +74,13 @@ def test_what_is_not_finite_is_reported_and_not_decomposed() -> None:
     assert not sums.add(InputRows(torch.full((1, 9, 3), torch.inf)), None)
     with pytest.raises(TypeError, match="tokens are counted"):
         sums.add(TokenIds(torch.zeros(3, dtype=torch.long)), None)
+
+
+def test_only_what_is_wider_than_the_rank_is_sketched() -> None:
+    for rank, features, kind in (
+        (None, 50, CovarianceAccumulator),
+        (5, 4, CovarianceAccumulator),
+        (5, 40, SketchAccumulator),
+    ):
+        sums = new_sums(groups=1, features=features, constants=1, device=CPU, rank=rank)
+        assert type(sums) is kind

@@ -1,9 +1,12 @@
 """A sketch answers like the full covariance that it stands for."""
 
+import pytest
 import torch
 
+from nscl.core.covariance.covariance import Covariance
 from nscl.core.covariance.low_rank import sketch_of
 from nscl.core.covariance.sketched_covariance import SketchedCovariance
+from nscl.errors import ModelMismatchError
 from tests.core.covariance.test_low_rank import random_rows
 
 
@@ -20,3 +23,23 @@ def test_what_is_lost_counts_as_spread_evenly() -> None:
     part = covariance.mean([1, 4, 7])
     eye = torch.eye(3, dtype=torch.float64).expand(2, -1, -1)
     assert torch.allclose(part.times(eye), dense[:, [1, 4, 7]][:, :, [1, 4, 7]])
+
+
+def test_two_are_added_as_the_sketch_of_both() -> None:
+    rows = random_rows(1, 60, 10, decay=0.7, seed=0)
+    one, other = (SketchedCovariance.of(sketch_of(part, 4), 30) for part in rows.split(30, 1))
+    both = one.plus(other)
+    merged = one.sketch.plus(other.sketch)
+    assert (both.rows, both.tasks, both.rank) == (60, 2, 4)
+    assert torch.equal(both.sums, merged.rows)
+    assert torch.equal(both.bound, merged.bound)
+    assert one.plus(other, same_tasks=True).tasks == 1
+    assert both.nbytes == both.sums.nbytes + 2 * 8
+
+
+def test_only_sketches_of_one_rank_add_up() -> None:
+    rows = random_rows(1, 30, 10, decay=0.7, seed=0)
+    sketched, larger = (SketchedCovariance.of(sketch_of(rows, rank), 30) for rank in (4, 5))
+    for other in (larger, Covariance(torch.ones(1, 55), 1, 1)):
+        with pytest.raises(ModelMismatchError, match="of the same rank only"):
+            sketched.plus(other)

@@ -1,10 +1,16 @@
 """Shards of FSDP2: what each rank does to its rows is what one process does to the whole."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch.distributed.tensor import Shard
 
 import nscl
+from nscl.core.distributed import fsdp
+from nscl.errors import UnsupportedError
 from tests.core.distributed import parallel_models as cases
 from tests.core.distributed.parallel_launch import Ranks, largest_difference, results
 from tests.core.distributed.parallel_models import protected
@@ -57,7 +63,7 @@ def test_an_evaluation_between_backward_and_step_hides_nothing(ranks: Ranks) -> 
     assert max(results(ranks, "sharded_evaluation_before_a_step")) < 1e-12
 
 
-def test_sharded_ranks_go_in_step_or_stop_together(ranks: Ranks) -> None:
+def test_sharded_worldgo_in_step_or_stop_together(ranks: Ranks) -> None:
     first, second = results(ranks, "sharded_and_uneven")
     for found in (first, second):
         assert "every rank must bring equally many" in found["fewer"]
@@ -128,3 +134,60 @@ def test_no_rank_goes_backward_alone(ranks: Ranks) -> None:
         assert (found["tasks"], found["left"]["whole"], found["left"]["gathered"]) == (0, 0, 0)
         assert found["left"]["states"] == ["IDLE"]
         assert largest_difference(found["values"], expected["values"]) < 1e-11
+
+
+@dataclass
+class Cut:
+    """A dimension 0 as FSDP2 cuts it, without any process."""
+
+    shape: torch.Size
+    ranks: int
+    rank: int
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def placements(self) -> list[Shard]:
+        return [Shard(0)]
+
+    @property
+    def device_mesh(self) -> "Cut":
+        return self
+
+    def size(self, dim: int) -> int:
+        return self.ranks
+
+    def get_local_rank(self, dim: int) -> int:
+        return self.rank
+
+
+@pytest.mark.parametrize("rows", [1, 5, 6, 7])
+@pytest.mark.parametrize("world", [1, 2, 3, 8])
+def test_local_rows_are_those_of_torchs_own_chunks(rows: int, world: int) -> None:
+    chunks = torch.arange(rows).chunk(world)
+    for rank in range(world):
+        part: Any = Cut(torch.Size((rows, 4)), world, rank)
+        start, stop = fsdp.local_rows("weight", part)
+        mine = chunks[rank].tolist() if rank < len(chunks) else []
+        assert list(range(start, stop)) == mine
+        assert fsdp.is_sharded(part) == (world > 1)
+
+
+def test_other_cuts_than_of_dimension_0_are_refused() -> None:
+    part: Any = SimpleNamespace(ndim=2, shape=(4, 4), placements=[Shard(1)])
+    with pytest.raises(UnsupportedError, match=r"'weight' is sharded as .*shards of dimension 0"):
+        fsdp.local_rows("weight", part)
+
+
+def test_a_parameter_in_one_piece_is_local_and_whole() -> None:
+    parameter, change = torch.zeros(3, 2), torch.ones(3, 2)
+    assert fsdp.local(parameter) is fsdp.whole(parameter) is parameter
+    assert fsdp.gathered(change, parameter) is change
+    fsdp.add_part(change, "weight", parameter)
+    assert torch.equal(parameter, change)
+    assert fsdp.local_rows("scale", torch.ones(())) == (0, 1)
+    single = torch.zeros((), dtype=torch.bfloat16)
+    part = fsdp.part_of(torch.tensor(2.0, dtype=torch.float64), "scale", single)
+    assert (float(part), part.dtype) == (2.0, torch.bfloat16)

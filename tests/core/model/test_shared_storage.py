@@ -1,9 +1,12 @@
 """Parameters in one memory: those with a common element are refused, neighbours are not."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import nscl
@@ -68,3 +71,37 @@ def test_parameters_side_by_side_in_one_buffer_are_fine() -> None:
     columns = torch.randn(3, 6)  # these interleave
     model[0].weight.data, model[1].weight.data = columns[:, :3], columns[:, 3:]
     assert nscl.Memory.adam_nscl(model).tasks == 0
+
+
+@st.composite
+def views(draw: st.DrawFn) -> tuple[tuple[int, int], tuple[int, int], int]:
+    """Shape, strides and start of a matrix somewhere in one buffer of 24 numbers."""
+    rows, columns = draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    strides = draw(st.integers(columns, 6)), draw(st.integers(1, 2))
+    last = (rows - 1) * strides[0] + (columns - 1) * strides[1]
+    return (rows, columns), strides, draw(st.integers(0, 23 - last))
+
+
+def elements(view: Any) -> set[int]:
+    """Where in the buffer each element lies, one by one."""
+    (rows, columns), (down, right), start = view
+    return {start + i * down + j * right for i in range(rows) for j in range(columns)}
+
+
+@settings(max_examples=200)
+@given(one=views(), other=views(), trained=st.booleans(), excluded=st.booleans())
+def test_parameters_are_refused_exactly_where_they_have_an_element_in_common(
+    one: Any, other: Any, trained: bool, excluded: bool
+) -> None:
+    buffer = torch.zeros(24)
+    parameters = {
+        name: nn.Parameter(buffer.as_strided(*view), requires_grad=trained)
+        for name, view in (("one", one), ("other", other))
+    }
+    shared = elements(one) & elements(other)
+    names = {"one", "other"} if excluded else {"one"}
+    refused = bool(shared) and trained and not excluded
+    with pytest.raises(UnsupportedError) if refused else nullcontext():
+        overlaps.reject_overlaps(parameters, names)
+    found = list(overlaps.Aliases({"one": parameters["one"]}).of(parameters["other"].detach()))
+    assert found == (["one"] if shared else [])

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import nscl
+from nscl.core.protection.pending import Pending
+from nscl.errors import ProtectionError
 from tests.core.projection.test_proximal import OLD, network, protected, ratios, train
 
 
@@ -147,3 +149,35 @@ def test_a_hard_rule_every_few_steps_ends_where_each_step_would() -> None:
     assert (model(old) - before).abs().max() > 1e-3  # two steps wait
     memory.flush()
     assert torch.allclose(model(old), before, atol=1e-12)
+
+
+def parameters(*names: str) -> dict[str, nn.Parameter]:
+    return {name: nn.Parameter(torch.ones(2)) for name in names}
+
+
+def test_a_step_counts_for_what_has_a_gradient_at_the_rate_of_its_group() -> None:
+    moved = parameters("a", "b", "still")
+    groups = [{"params": [moved["a"], moved["still"]], "lr": 0.5}, {"params": [moved["b"]]}]
+    optimizer, pending = torch.optim.SGD(groups, lr=0.25), Pending()
+    for name in "ab":
+        moved[name].grad = torch.zeros(2)
+    pending.note(optimizer, moved, rated=True)
+    optimizer.param_groups[0]["lr"] = torch.tensor(2.0)
+    moved["b"].grad = None
+    pending.note(optimizer, moved, rated=True)
+    again = Pending()
+    again.load_state_dict(pending.state_dict())
+    for found in (pending, again):
+        assert found.steps == 2
+        assert found.take() == {"a": 2.5, "b": 0.25}
+        assert (found.steps, found.take()) == (0, {})
+
+
+def test_without_any_gradient_all_may_have_moved_and_a_rate_is_read_only_if_needed() -> None:
+    moved, pending = parameters("a", "b"), Pending()
+    optimizer = torch.optim.SGD(moved.values(), lr=0.25)
+    del optimizer.param_groups[0]["lr"]
+    pending.note(optimizer, moved, rated=False)
+    assert pending.take() == {"a": 0.0, "b": 0.0}
+    with pytest.raises(ProtectionError, match="SGD has none"):
+        pending.note(optimizer, moved, rated=True)
