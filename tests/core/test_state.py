@@ -40,8 +40,10 @@ def dense(memory: nscl.Memory, name: str) -> Tensor:
     return torch.cat([features, bias[..., None]], -1)
 
 
-@pytest.mark.parametrize("rule", [nscl.Ratio(50.0), nscl.Energy(0.2), nscl.Ridge(3.0)])
-@pytest.mark.parametrize("offload", [None, "disk"])
+@pytest.mark.parametrize(
+    ("rule", "offload"),
+    [(nscl.Ratio(50.0), None), (nscl.Energy(0.2), None), (nscl.Ridge(3.0), "disk")],
+)
 def test_two_halves_are_the_whole(rule: Any, offload: Any) -> None:
     model, batches = network(), images(30).split(5)
     whole, one, two = (nscl.Memory(model, rule=rule, offload=offload) for _ in range(3))
@@ -88,8 +90,7 @@ def test_tasks_of_their_own_are_counted_as_such() -> None:
     assert torch.allclose(dense(one, "4"), dense(both, "4"), atol=1e-10)
 
 
-@pytest.mark.parametrize("mine", [None, "disk"])
-@pytest.mark.parametrize("theirs", [None, "disk"])
+@pytest.mark.parametrize(("mine", "theirs"), [(None, "disk"), ("disk", None)])
 def test_an_empty_memory_takes_over_all_and_outlives_the_other(mine: Any, theirs: Any) -> None:
     model = network()
     memory, other = (

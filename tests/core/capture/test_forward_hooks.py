@@ -48,8 +48,7 @@ def images(count: int = 2) -> Tensor:
 
 
 @pytest.mark.parametrize("where", [0, 3, 7])
-@pytest.mark.parametrize("after", [0, 1])
-@pytest.mark.parametrize("problem", [ValueError("no"), KeyboardInterrupt(), SystemExit(1)])
+@pytest.mark.parametrize(("after", "problem"), [(0, ValueError("no")), (1, KeyboardInterrupt())])
 def test_hooks_modes_and_memory_survive_any_exception(
     where: int, after: int, problem: BaseException
 ) -> None:
@@ -311,8 +310,13 @@ def compiled_in_place(model: nn.Module) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("how", [compiled_whole, compiled_part, compiled_in_place])
-@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    ("how", "warm"),
+    [
+        (compiled_whole, False),
+        *((how, True) for how in (compiled_whole, compiled_part, compiled_in_place)),
+    ],
+)
 def test_compiled_models_are_seen_like_any_other(how: Any, warm: bool) -> None:
     torch.manual_seed(1)
     plain = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()

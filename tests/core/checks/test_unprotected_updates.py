@@ -133,13 +133,17 @@ OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
 RULES = [nscl.Ratio(10.0), nscl.Energy(0.05), nscl.Tolerance(1e-6), nscl.Ridge(1.0)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [("adam", torch.float64), ("adam", torch.float32), ("sgd", torch.bfloat16)],
+)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_protected_steps_leave_no_trace(rule: Any, make: Any, dtype: torch.dtype) -> None:
     for options in ({}, {"acts_on": "displacement"}, {"scale": "frobenius"}):
         model, old = images(dtype)
-        scene = protected_scene(make, model=model, old=old, rule=rule, norms="freeze", **options)
+        scene = protected_scene(
+            OPTIMIZERS[make], model=model, old=old, rule=rule, norms="freeze", **options
+        )
         step(model, scene.optimizer, old, 30)
         assert not any("null space since" in note for note in scene.memory.report().notes)
         scene.memory.remember([old])  # a warning would be an error

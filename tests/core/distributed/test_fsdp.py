@@ -14,7 +14,7 @@ from nscl.errors import UnsupportedError
 from tests.core.distributed import parallel_models as cases
 from tests.core.distributed.parallel_launch import Ranks, largest_difference, results
 from tests.core.distributed.parallel_models import protected
-from tests.core.distributed.test_two_ranks import alone, assert_close
+from tests.core.promises.test_two_ranks import alone, assert_close
 
 
 @pytest.mark.parametrize("acts_on", ["step", "displacement"])
@@ -63,7 +63,7 @@ def test_an_evaluation_between_backward_and_step_hides_nothing(ranks: Ranks) -> 
     assert max(results(ranks, "sharded_evaluation_before_a_step")) < 1e-12
 
 
-def test_sharded_worldgo_in_step_or_stop_together(ranks: Ranks) -> None:
+def test_sharded_ranks_go_in_step_or_stop_together(ranks: Ranks) -> None:
     first, second = results(ranks, "sharded_and_uneven")
     for found in (first, second):
         assert "every rank must bring equally many" in found["fewer"]

@@ -46,8 +46,7 @@ def is_minimum(found: Tensor, candidate: Tensor, C: Tensor) -> bool:
     return all(objective(found + 1e-3 * torch.randn_like(found)) > best for _ in range(20))
 
 
-@pytest.mark.parametrize("biases", ["moving", "frozen"])
-@pytest.mark.parametrize("alpha", [0.1, 10.0])
+@pytest.mark.parametrize(("alpha", "biases"), [(0.1, "moving"), (10.0, "frozen")])
 def test_ridge_takes_the_proximal_step(alpha: float, biases: str) -> None:
     first = mlp()
     for i in (0, 2):
@@ -91,8 +90,14 @@ def put(matrix: Tensor, layer: nn.Linear) -> None:
         layer.bias.copy_(matrix[:, -1])
 
 
-@pytest.mark.parametrize("rule", [EXACT, nscl.Energy(0.2), nscl.Ratio(30.0)])
-@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [
+        (EXACT, torch.optim.AdamW),
+        (nscl.Energy(0.2), torch.optim.SGD),
+        (nscl.Ratio(30.0), torch.optim.AdamW),
+    ],
+)
 def test_hard_rules_give_the_same_weights_for_both(rule: Any, kind: Any) -> None:
     model, old = mlp(), torch.randn(4, 6, dtype=torch.float64)
     results = []

@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import io
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -41,14 +40,7 @@ def pickled(optimizer: Optimizer) -> Optimizer:
     return pickle.loads(pickle.dumps(optimizer))
 
 
-def saved(optimizer: Optimizer) -> Optimizer:
-    buffer = io.BytesIO()
-    torch.save(optimizer, buffer)
-    buffer.seek(0)
-    return torch.load(buffer, weights_only=False)
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, pickled, saved])
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, pickled])
 def test_a_copy_has_lost_its_protection_and_that_is_noticed(
     duplicate: Callable[[Optimizer], Optimizer],
 ) -> None:
@@ -140,7 +132,7 @@ def test_a_refused_protection_leaves_nothing_behind() -> None:
     model.append(nn.BatchNorm1d(3, track_running_stats=False).double())
     memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
     optimizer = sgd(model.parameters())
-    with pytest.raises(UnsupportedError, match="track_running_stats=False"):
+    with pytest.raises(UnsupportedError, match="cannot hold '4': it has track_running_stats=False"):
         memory.protect(optimizer)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model)
     assert not optimizer._optimizer_step_pre_hooks

@@ -1,4 +1,4 @@
-"""Unusual steps: wrapped, nested, compiled, scaled, skipped, broken off, watched by others."""
+"""Unusual steps are projected like any other: compiled, scaled, skipped, broken off, watched."""
 
 import copy
 from collections.abc import Callable
@@ -13,8 +13,9 @@ import nscl
 from tests.core.protected_scene import MakeOptimizer, mlp, protected_scene, sgd, values
 
 
-@pytest.mark.parametrize("acts_on", ["step", "displacement"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("acts_on", "dtype"), [("step", torch.bfloat16), ("displacement", torch.float16)]
+)
 def test_a_step_inside_of_autocast_is_projected_in_full_precision(
     acts_on: Any, dtype: torch.dtype
 ) -> None:
@@ -115,8 +116,9 @@ SCALED: dict[str, MakeOptimizer] = {
 }
 
 
-@pytest.mark.parametrize("acts_on", ["step", "displacement"])
-@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize(
+    ("name", "acts_on"), [*((name, "step") for name in SCALED), ("fused", "displacement")]
+)
 def test_under_a_gradscaler_steps_are_the_same_and_skipped_steps_move_nothing(
     name: str, acts_on: str
 ) -> None:
