@@ -88,7 +88,7 @@ def elements(view: Any) -> set[int]:
     return {start + i * down + j * right for i in range(rows) for j in range(columns)}
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(one=views(), other=views(), trained=st.booleans(), excluded=st.booleans())
 def test_parameters_are_refused_exactly_where_they_have_an_element_in_common(
     one: Any, other: Any, trained: bool, excluded: bool
