@@ -9,12 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import nscl
-from nscl.core.model.inventory import take_inventory
-from nscl.core.protection import live_state
-from nscl.errors import UnsupportedError
 from tests.core.memories import hooks
 
 EVERY = [nscl.Ratio(10.0), nscl.Energy(0.05), nscl.Tolerance(1e-10), nscl.Ridge(10.0)]
+
 unprotected = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
 
@@ -27,32 +25,6 @@ def train(model: nn.Module, optimizer: Any, x: Tensor, labels: Tensor, steps: in
         optimizer.step()
         losses.append(loss.item())
     return losses
-
-
-def test_end_to_end_as_the_paper_promises() -> None:
-    """Strided and grouped convolutions with biases, Adam with weight decay, 60 steps."""
-    model = nn.Sequential(
-        nn.Conv2d(8, 12, 3, stride=2, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(12, 8, 3, padding=1, groups=2),
-        nn.ReLU(),
-        nn.Flatten(),
-        nn.Linear(72, 4),
-    ).double()
-    family = torch.randn(2, 8, 6, 6).double()
-    old = torch.einsum("ni,ichw->nchw", torch.randn(1, 2).double().repeat(10, 1), family)
-    new, labels = torch.randn(12, 8, 6, 6).double(), torch.arange(12) % 4
-    before = model(old).detach()
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3, weight_decay=1e-3)
-    memory = nscl.Memory(model, rule=nscl.Tolerance(1e-12))
-    protection = memory.protect(optimizer)
-    memory.remember([old])
-    losses = train(model, optimizer, new, labels, 60)
-    assert losses[-1] < 0.05 * losses[0]
-    assert (model(old) - before).abs().max() < 1e-11
-    protection.remove()
-    train(model, optimizer, new, labels.flip(0), 60)
-    assert (model(old) - before).abs().max() > 0.1
 
 
 def test_row_5_of_the_sanity_table() -> None:
@@ -71,8 +43,7 @@ def test_row_5_of_the_sanity_table() -> None:
 
 
 @unprotected
-@pytest.mark.parametrize("rule", EVERY)
-@pytest.mark.parametrize("repeat", [False, True])
+@pytest.mark.parametrize(("rule", "repeat"), [(EVERY[0], False), (EVERY[2], True)])
 def test_float32_models_free_what_rank_deficient_data_never_use(rule: Any, repeat: bool) -> None:
     model = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 20), nn.Linear(20, 2))
     old = torch.randn(600, 5) @ torch.randn(5, 40)
@@ -99,13 +70,12 @@ def test_tolerance_frees_in_float32_what_it_frees_in_float64() -> None:
 
 
 @unprotected
-@pytest.mark.parametrize("rule", EVERY[:3])
-def test_a_dead_channel_changes_nothing_among_the_living(rule: Any) -> None:
+def test_a_dead_channel_changes_nothing_among_the_living() -> None:
     old = torch.randn(50, 2, 5, 5).relu()
     with_dead = torch.cat([old, torch.zeros_like(old[:, :1])], 1)
     reports = []
     for images in (old, with_dead):
-        memory = nscl.Memory(nn.Conv2d(images.shape[1], 4, 3, padding=1), rule=rule)
+        memory = nscl.Memory(nn.Conv2d(images.shape[1], 4, 3, padding=1), rule=EVERY[0])
         reports.append(memory.remember([images]).layers[0])
     assert reports[1].features == reports[0].features + 9
     assert reports[1].free == reports[0].free + 9
@@ -148,49 +118,9 @@ def tensors(memory: nscl.Memory) -> list[tuple[str, Tensor]]:
     return list(memory.state_dict()["tensors"].items())
 
 
-CHOICES: dict[str, Any] = {
-    "acts_on": "gradient",
-    "scale": "l2",
-    "norms": "hold",
-    "statistics": "hold",
-    "unsupported": "ignore",
-    "offload": "ram",
-}
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_a_choice_that_does_not_exist_is_named_with_those_that_do(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be one of .*not '{CHOICES[name]}'"):
-        nscl.Memory(nn.Linear(2, 2), **{name: CHOICES[name]})
-
-
-@pytest.mark.parametrize("rule", ["ratio", 10.0, None, nscl.Ratio])
-def test_a_rule_must_be_a_rule(rule: Any) -> None:
-    with pytest.raises(TypeError, match="rule must be one of nscl's \\(Ratio, Energy"):
-        nscl.Memory(nn.Linear(2, 2), rule=rule)
-
-
 def test_a_model_must_be_a_module() -> None:
     with pytest.raises(TypeError, match=r"needs a torch\.nn\.Module, not list"):
         nscl.Memory.adam_nscl([nn.Linear(2, 2)])  # type: ignore[arg-type]
-
-
-def test_options_are_plain_data() -> None:
-    memory = nscl.Memory(nn.Linear(2, 2), exclude="bias", rule=nscl.Ratio(3.0))
-    assert memory.options() == {
-        "rule": {"name": "Ratio", "a": 3.0, "literal": False},
-        "acts_on": "step",
-        "scale": "none",
-        "norms": "ewc",
-        "statistics": "update",
-        "unsupported": "error",
-        "exclude": ["bias"],
-        "rank": None,
-        "offload": None,
-        "factors": "input",
-        "every": 1,
-    }
-    assert repr(memory) == "Memory(Linear, rule=Ratio(a=3.0, literal=False), tasks=0)"
 
 
 def test_remembering_without_a_protected_optimizer_is_warned_about() -> None:
@@ -221,34 +151,14 @@ def test_nothing_is_hung_on_the_model() -> None:
 
 
 @unprotected
-def test_bytes_are_what_is_held() -> None:
-    model = nn.Sequential(nn.Linear(7, 3), nn.LayerNorm(3))
-    memory = nscl.Memory(model, rule=nscl.Tolerance(1e-6))
-    assert set(memory.nbytes.values()) == {0}
-    old = torch.randn(30, 7)
-    old[:, 2:] = 0  # two features and a constant are used: three columns of eight
-    memory.remember([old])
-    assert memory.nbytes == {
-        "covariances": 8 * 9 // 2 * 8,
-        "projections": 8 * 3 * 4,
-        "reference": (21 + 3 + 3 + 3) * 4,
-        "anchors": 2 * 2 * 3 * 8,
-        "gradients": 0,
-        "rest": 0,
-    }
-
-
-@unprotected
-@pytest.mark.parametrize("rule", EVERY)
-def test_layers_wholly_free_or_wholly_held_are_reported(rule: Any) -> None:
+def test_layers_wholly_free_or_wholly_held_are_reported() -> None:
     model = nn.ModuleDict({"silent": nn.Linear(3, 2, bias=False), "busy": nn.Linear(3, 2)})
-    memory = nscl.Memory(model, rule=rule)
+    memory = nscl.Memory(model, rule=nscl.Tolerance(1e-10))
     old = torch.zeros(9, 3)
     report = memory.remember([old], forward=lambda m, x: m["silent"](x))
     assert any(note.startswith("100 % free: silent") for note in report.notes)
-    if isinstance(rule, nscl.Tolerance):
-        report = memory.remember([torch.randn(9, 3)], forward=lambda m, x: m["busy"](x))
-        assert any(note.startswith("0 % free: busy") for note in report.notes)
+    report = memory.remember([torch.randn(9, 3)], forward=lambda m, x: m["busy"](x))
+    assert any(note.startswith("0 % free: busy") for note in report.notes)
 
 
 def test_every_public_name_is_there_and_documented() -> None:
@@ -261,12 +171,11 @@ def test_every_public_name_is_there_and_documented() -> None:
 def test_all_options_go_together() -> None:
     """Every combination remembers, steps, reports and forgets without a surprise."""
     old, new = torch.randn(6, 4), torch.randn(8, 4)
-    for acts_on, norms, statistics, offload, rule in itertools.product(
+    for acts_on, norms, statistics, (rule, offload) in itertools.product(
         ("step", "displacement"),
         ("ewc", "freeze", "train"),
         ("update", "freeze"),
-        (None, "disk"),
-        (nscl.Ratio(10.0), nscl.Ridge(10.0)),
+        ((nscl.Ratio(10.0), None), (nscl.Ridge(10.0), "disk")),
     ):
         model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
         options: dict[str, Any] = {"acts_on": acts_on, "norms": norms, "statistics": statistics}
@@ -279,29 +188,3 @@ def test_all_options_go_together() -> None:
             train(model, optimizer, old, torch.arange(6) % 2, 1)
             assert 0 <= memory.forgetting().total.relative < 1
             assert str(memory.report())
-
-
-def test_a_model_that_cannot_be_protected_is_refused_at_once() -> None:
-    with pytest.raises(UnsupportedError, match="no null space is known"):
-        nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(2, 2), nn.GRU(2, 2)))
-
-
-@pytest.mark.parametrize("statistics", ["update", "freeze"])
-def test_remember_takes_the_inventory_once(
-    statistics: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    memory = nscl.Memory(model, statistics=statistics)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    memory.protect(optimizer)
-    taken = []
-
-    def counting(*args: Any, **kwargs: Any) -> Any:
-        taken.append(args)
-        return take_inventory(*args, **kwargs)
-
-    monkeypatch.setattr(live_state, "take_inventory", counting)
-    memory.remember([torch.randn(8, 4)])
-    assert len(taken) == 1
-    memory.report()
-    assert len(taken) == 2

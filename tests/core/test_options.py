@@ -48,3 +48,43 @@ def test_the_way_out_leads_there() -> None:
     model(torch.randn(8, 6)).square().sum().backward()
     optimizer.step()
     assert torch.allclose(model(old), before, atol=1e-5)
+
+
+CHOICES: dict[str, Any] = {
+    "acts_on": "gradient",
+    "scale": "l2",
+    "norms": "hold",
+    "statistics": "hold",
+    "unsupported": "ignore",
+    "offload": "ram",
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_that_does_not_exist_is_named_with_those_that_do(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be one of .*not '{CHOICES[name]}'"):
+        nscl.Memory(nn.Linear(2, 2), **{name: CHOICES[name]})
+
+
+@pytest.mark.parametrize("rule", ["ratio", 10.0, None, nscl.Ratio])
+def test_a_rule_must_be_a_rule(rule: Any) -> None:
+    with pytest.raises(TypeError, match="rule must be one of nscl's \\(Ratio, Energy"):
+        nscl.Memory(nn.Linear(2, 2), rule=rule)
+
+
+def test_options_are_plain_data() -> None:
+    memory = nscl.Memory(nn.Linear(2, 2), exclude="bias", rule=nscl.Ratio(3.0))
+    assert memory.options() == {
+        "rule": {"name": "Ratio", "a": 3.0, "literal": False},
+        "acts_on": "step",
+        "scale": "none",
+        "norms": "ewc",
+        "statistics": "update",
+        "unsupported": "error",
+        "exclude": ["bias"],
+        "rank": None,
+        "offload": None,
+        "factors": "input",
+        "every": 1,
+    }
+    assert repr(memory) == "Memory(Linear, rule=Ratio(a=3.0, literal=False), tasks=0)"

@@ -21,7 +21,7 @@ from torch import nn
 import nscl
 from nscl.core import serialization as storage
 from nscl.errors import MemoryFileError, ModelMismatchError
-from tests.core.memories import move, remembered, same
+from tests.core.memories import remembered, same
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -91,46 +91,6 @@ def test_a_fresh_process_with_a_fresh_model_protects_the_same(tmp_path: Path) ->
     assert (model(OLD + 4) - before).abs().max() > 0.1
 
 
-OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"rule": nscl.Ridge(2.0), "acts_on": "displacement", "norms": "freeze"},
-    {"rule": nscl.Ratio(3.0, literal=True), "scale": "frobenius", "statistics": "freeze"},
-    {"rule": nscl.Energy(0.1), "exclude": ["4"], "unsupported": "freeze", "offload": "disk"},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-def test_everything_comes_back(tmp_path: Path, options: dict[str, Any]) -> None:
-    model = network()
-    memory = nscl.Memory(model, **options)
-    memory.remember([OLD])
-    memory.remember([OLD + 1])
-    memory.save(tmp_path / "m")
-    loaded = nscl.Memory.load(tmp_path / "m", model)
-    assert loaded.options() == memory.options()
-    assert same(remembered(loaded), remembered(memory))
-    assert loaded.report().to_dict() == memory.report().to_dict()
-    move(model)
-    assert loaded.forgetting() == memory.forgetting()
-    assert list(tmp_path.iterdir()) == [tmp_path / "m"]
-
-
-def test_an_empty_memory_can_be_saved(tmp_path: Path) -> None:
-    nscl.Memory.adam_nscl(network()).save(tmp_path / "m")
-    loaded = nscl.Memory.load(str(tmp_path / "m"), network())
-    assert loaded.tasks == 0
-    assert loaded.remember([OLD]).tasks == 1
-
-
-def test_tied_weights_can_be_saved(tmp_path: Path) -> None:
-    model = nn.ModuleDict({"embed": nn.Embedding(5, 4), "out": nn.Linear(4, 5)})
-    model["out"].weight = model["embed"].weight
-    memory = nscl.Memory.adam_nscl(model)
-    memory.remember([torch.tensor([1, 2])], forward=lambda m, x: m["out"](m["embed"](x)))
-    memory.save(tmp_path / "m")
-    assert same(remembered(nscl.Memory.load(tmp_path / "m", model)), remembered(memory))
-
-
 @pytest.mark.filterwarnings("ignore:no optimizer is protected:nscl.NsclWarning")
 def test_a_memory_of_version_1_is_read_with_the_options_it_was_saved_with() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3))
@@ -166,25 +126,6 @@ def test_no_pickle_and_a_version(tmp_path: Path) -> None:
         metadata = json.loads(file.metadata()["nscl"])
     assert (metadata["format"], metadata["version"], metadata["tasks"]) == ("nscl-memory", 3, 1)
     assert metadata["nscl"] == nscl.__version__
-
-
-def test_state_dicts_go_through_torch_save(tmp_path: Path) -> None:
-    model = network()
-    memory = made(model)
-    torch.save(memory.state_dict(), tmp_path / "m.pt")
-    other = nscl.Memory(model, rule=nscl.Energy(0.3))
-    other.load_state_dict(torch.load(tmp_path / "m.pt", weights_only=True))
-    assert same({**remembered(other), "metadata": 0}, {**remembered(memory), "metadata": 0})
-    assert other.options()["rule"] == {"name": "Energy", "share": 0.3}  # its own options stay
-
-
-@pytest.mark.parametrize("state", [{}, {"metadata": {}}, {"metadata": 3}, network().state_dict()])
-def test_a_state_dict_of_something_else_is_refused(state: Any) -> None:
-    memory = made(network())
-    known = remembered(memory)
-    with pytest.raises(MemoryFileError, match="not a memory saved by nscl"):
-        memory.load_state_dict(state)
-    assert same(remembered(memory), known)
 
 
 def test_a_file_of_another_model_names_the_layer_and_both_shapes(tmp_path: Path) -> None:
@@ -275,16 +216,6 @@ def test_a_link_stays_a_link_and_what_it_points_to_is_replaced(tmp_path: Path) -
         assert link.is_symlink()
         assert nscl.Memory.load(target, model).tasks == tasks
     assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_loaded_memory_does_not_hang_on_its_file(tmp_path: Path) -> None:
-    model, path = network(), tmp_path / "m"
-    memory = made(model)
-    memory.save(path)
-    loaded = nscl.Memory.load(path, model)
-    with path.open("r+b") as file:  # in place, as cp does
-        file.write(bytes(path.stat().st_size))
-    assert same(remembered(loaded), remembered(memory))
 
 
 def test_a_process_killed_while_saving_leaves_the_old_file_whole(tmp_path: Path) -> None:

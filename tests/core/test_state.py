@@ -40,8 +40,10 @@ def dense(memory: nscl.Memory, name: str) -> Tensor:
     return torch.cat([features, bias[..., None]], -1)
 
 
-@pytest.mark.parametrize("rule", [nscl.Ratio(50.0), nscl.Energy(0.2), nscl.Ridge(3.0)])
-@pytest.mark.parametrize("offload", [None, "disk"])
+@pytest.mark.parametrize(
+    ("rule", "offload"),
+    [(nscl.Ratio(50.0), None), (nscl.Energy(0.2), None), (nscl.Ridge(3.0), "disk")],
+)
 def test_two_halves_are_the_whole(rule: Any, offload: Any) -> None:
     model, batches = network(), images(30).split(5)
     whole, one, two = (nscl.Memory(model, rule=rule, offload=offload) for _ in range(3))
@@ -88,8 +90,7 @@ def test_tasks_of_their_own_are_counted_as_such() -> None:
     assert torch.allclose(dense(one, "4"), dense(both, "4"), atol=1e-10)
 
 
-@pytest.mark.parametrize("mine", [None, "disk"])
-@pytest.mark.parametrize("theirs", [None, "disk"])
+@pytest.mark.parametrize(("mine", "theirs"), [(None, "disk"), ("disk", None)])
 def test_an_empty_memory_takes_over_all_and_outlives_the_other(mine: Any, theirs: Any) -> None:
     model = network()
     memory, other = (
@@ -182,3 +183,65 @@ def test_forgetting_counts_from_the_last_remember_for_all_layers() -> None:
     assert memory.forgetting().layers[0].drift > 0
     memory.remember([torch.randn(4, 3)], forward=lambda m, x: m["two"](x))
     assert [layer.drift for layer in memory.forgetting().layers] == [0.0, 0.0]
+
+
+def changeable() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding=1),
+        nn.BatchNorm2d(3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(48, 5),
+        nn.LayerNorm(5),
+        nn.Linear(5, 2),
+    )
+
+
+def pictures(count: int = 4) -> Tensor:
+    return torch.randn(count, 2, 4, 4)
+
+
+def with_a_renamed_layer(model: nn.Sequential) -> None:
+    model._modules["four"] = model._modules.pop("4")
+
+
+CHANGES: dict[str, tuple[Any, str]] = {
+    "resized": (
+        lambda m: m.__setitem__(4, nn.Linear(48, 7)),
+        r"'4' was remembered.*5 × 48.*7 × 48",
+    ),
+    "without bias": (lambda m: m.__setitem__(6, nn.Linear(5, 2, bias=False)), "'6'.*no bias"),
+    "another type": (lambda m: m.__setitem__(4, nn.Conv1d(48, 5, 1)), "'4'.*Linear.*Conv1d"),
+    "with_a_renamed_layer": (
+        with_a_renamed_layer,
+        r"'4' \(Linear, 5 × 48.*no such protected layer; it has: 0, 6, four",
+    ),
+    "removed": (lambda m: m.__delitem__(6), r"'6' \(Linear, 2 × 5 \(rows\)\) was remembered, but"),
+    "norm resized": (
+        lambda m: m.__setitem__(5, nn.LayerNorm((1, 5))),
+        r"'5.bias'.*\(5,\).*\(1, 5\)",
+    ),
+    "norm removed": (lambda m: m.__setitem__(5, nn.Identity()), r"'5.bias'.*no such tensor"),
+    "statistics gone": (
+        lambda m: m.__setitem__(1, nn.BatchNorm2d(3, track_running_stats=False)),
+        r"'1.running_mean'.*\(3,\).*no such tensor",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES.values(), ids=CHANGES.keys())
+def test_a_model_that_was_changed_is_noticed(change: Any, message: str) -> None:
+    model = changeable()
+    memory = nscl.Memory.adam_nscl(model)
+    memory.remember([pictures()])
+    known = remembered(memory)
+    change(model)
+    for act in (
+        lambda: memory.remember([pictures()]),
+        memory.forgetting,
+        memory.report,
+        lambda: memory.protect(torch.optim.SGD(model.parameters(), 0.1)),
+    ):
+        with pytest.raises(ModelMismatchError, match=message):
+            act()
+    assert same(remembered(memory), known)

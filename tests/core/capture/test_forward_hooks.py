@@ -48,8 +48,7 @@ def images(count: int = 2) -> Tensor:
 
 
 @pytest.mark.parametrize("where", [0, 3, 7])
-@pytest.mark.parametrize("after", [0, 1])
-@pytest.mark.parametrize("problem", [ValueError("no"), KeyboardInterrupt(), SystemExit(1)])
+@pytest.mark.parametrize(("after", "problem"), [(0, ValueError("no")), (1, KeyboardInterrupt())])
 def test_hooks_modes_and_memory_survive_any_exception(
     where: int, after: int, problem: BaseException
 ) -> None:
@@ -251,9 +250,9 @@ def parts(layout: torch.layout) -> Tensor:
 def test_inputs_that_are_not_dense_are_named(kind: str) -> None:
     make, described = INPUTS[kind]
     memory = nscl.Memory.adam_nscl(nn.Sequential(nn.Linear(4, 2)))
-    with pytest.raises(FeatureError, match=f"layer '0' was given a {described}.*exclude=") as told:
+    with pytest.raises(FeatureError, match=f"layer '0' was given a {described}.*exclude=") as error:
         memory.remember([make()])
-    assert "forward=lambda" not in str(told.value)
+    assert "forward=lambda" not in str(error.value)
 
 
 def test_rows_that_cannot_be_read_are_not_the_models_fault() -> None:
@@ -311,8 +310,13 @@ def compiled_in_place(model: nn.Module) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("how", [compiled_whole, compiled_part, compiled_in_place])
-@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize(
+    ("how", "warm"),
+    [
+        (compiled_whole, False),
+        *((how, True) for how in (compiled_whole, compiled_part, compiled_in_place)),
+    ],
+)
 def test_compiled_models_are_seen_like_any_other(how: Any, warm: bool) -> None:
     torch.manual_seed(1)
     plain = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()
@@ -328,23 +332,3 @@ def test_compiled_models_are_seen_like_any_other(how: Any, warm: bool) -> None:
     memory.remember([x])
     assert rows_seen(memory, "0") == 10
     assert torch.allclose(model(x), plain(x))
-
-
-def test_a_layer_that_never_ran_stays_free() -> None:
-    class Heads(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.one, self.two = nn.Linear(3, 3), nn.Linear(3, 2), nn.Linear(3, 2)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.one(self.body(x))
-
-    model = Heads()
-    memory = nscl.Memory(model, rule=nscl.Tolerance(1e-12))
-    memory.remember([torch.randn(9, 3)])
-    lines = {line.name: line for line in memory.report().layers}
-    assert lines["two"].protected_by == "free until remembered"
-    assert lines["two"].free == lines["two"].features == 4
-    assert lines["one"].free == 0
-    with pytest.raises(FeatureError, match="no protected layer was called"):
-        memory.remember([torch.randn(2, 3)], forward=lambda m, x: x)

@@ -215,5 +215,5 @@ def test_a_registered_layer_does_not_hide_its_children() -> None:
     with pytest.raises(UnsupportedError, match=r"'0.gate.weight' is used by .*'linear'"):
         nscl.Memory.adam_nscl(nn.Sequential(Gated(as_module=False))).remember([torch.randn(3, 4)])
     memory = nscl.Memory.adam_nscl(nn.Sequential(Gated(as_module=True)))
-    told = {line.name: line.protected_by for line in memory.remember([torch.randn(3, 4)]).layers}
-    assert told == {"0": "null space", "0.gate": "null space"}
+    how = {line.name: line.protected_by for line in memory.remember([torch.randn(3, 4)]).layers}
+    assert how == {"0": "null space", "0.gate": "null space"}

@@ -9,7 +9,7 @@ from torch import nn
 
 import nscl
 from nscl.core.checks.estimate import estimate
-from nscl.core.checks.speed import Speed, measured_speed
+from nscl.core.checks.speed import Speed
 from nscl.core.model.inventory import take_inventory
 from nscl.errors import UnsupportedError
 
@@ -85,12 +85,6 @@ def test_the_meta_device_is_enough_to_plan_with() -> None:
             action()
 
 
-def test_a_memory_is_loaded_for_a_model_with_values_only(tmp_path: Any) -> None:
-    nscl.Memory(nn.Linear(4, 2)).save(tmp_path / "m")
-    with pytest.raises(UnsupportedError, match="on the meta device"):
-        nscl.Memory.load(tmp_path / "m", nn.Linear(4, 2, device="meta"))
-
-
 def test_seconds_follow_from_the_measured_speed() -> None:
     model = nn.Linear(1000, 100, bias=False)
     full = estimate(take_inventory(model), nscl.Memory(model), SPEED).layers[0]
@@ -125,9 +119,3 @@ def test_it_is_data_first_and_readable_when_printed() -> None:
     assert lines[2].split()[:5] == ["0", "Linear", "both", "601", "300"]
     assert "of RAM between steps" in str(plan)
     assert "with offload='disk': " in lines[-1]
-
-
-def test_the_machine_is_timed_once() -> None:
-    first = measured_speed()
-    assert first is measured_speed()
-    assert min(first.eigh, first.precise, first.single) > 0

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import nscl
-from tests.core.tying import Untaught
+from tests.core.model.tying import Untaught
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 

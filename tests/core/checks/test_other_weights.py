@@ -13,7 +13,7 @@ from torch import nn
 
 import nscl
 from nscl.errors import ModelMismatchError
-from tests.core.guarding import EXACT, Scene, guard, mlp, new_data, sgd
+from tests.core.protected_scene import EXACT, Scene, mlp, new_data, protected_scene, sgd
 
 OTHER = "made of other weights than the model has in {}"
 RULES: dict[str, dict[str, Any]] = {
@@ -29,7 +29,7 @@ RULE = pytest.mark.parametrize("options", RULES.values(), ids=RULES.keys())
 
 def saved(path: Path, **options: Any) -> Scene:
     """A memory that was saved in the middle of the next task."""
-    scene = guard(**options)
+    scene = protected_scene(**options)
     scene.train()
     scene.memory.save(path)
     return scene
@@ -80,7 +80,7 @@ def test_training_after_the_save_is_noticed_too(tmp_path: Path) -> None:
 
 
 def test_a_converted_model_still_has_the_reference_weights(tmp_path: Path) -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.memory.save(tmp_path / "m")
     for dtype in (torch.float32, torch.bfloat16):
         nscl.Memory.load(tmp_path / "m", scene.model.to(dtype))
@@ -115,7 +115,7 @@ def test_norm_layers_are_compared_and_excluded_ones_are_not(tmp_path: Path) -> N
 
 
 def test_a_memory_that_is_saved_right_after_remember_needs_no_digests() -> None:
-    scene = guard()
+    scene = protected_scene()
     assert scene.memory.state_dict()["metadata"]["digests"] == {}
     scene.train()
     digests = scene.memory.state_dict()["metadata"]["digests"]
@@ -123,7 +123,7 @@ def test_a_memory_that_is_saved_right_after_remember_needs_no_digests() -> None:
 
 
 def test_a_memory_can_be_saved_after_its_layers_were_replaced(tmp_path: Path) -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.model[2] = nn.Linear(7, 5).double()
     scene.memory.save(tmp_path / "m")
     assert nscl.Memory.load(tmp_path / "m", scene.model, exclude=["2"]).tasks == 1
@@ -131,7 +131,7 @@ def test_a_memory_can_be_saved_after_its_layers_were_replaced(tmp_path: Path) ->
 
 @pytest.mark.parametrize("rule", [EXACT, nscl.Ridge()])
 def test_a_new_layer_under_an_old_name_is_reported_before_it_is_pulled(rule: Any) -> None:
-    scene = guard(rule=rule, acts_on="displacement")
+    scene = protected_scene(rule=rule, acts_on="displacement")
     scene.model[2] = nn.Linear(7, 3).double()
     optimizer = sgd(scene.model.parameters())
     scene.memory.protect(optimizer)
@@ -149,7 +149,7 @@ def step(scene: Scene, optimizer: torch.optim.Optimizer) -> None:
 @pytest.mark.parametrize("rule", [nscl.Ridge(), nscl.Ratio(1e9), nscl.Penalty()])
 def test_a_second_optimizer_goes_on_where_the_first_one_ended(rule: Any) -> None:
     """Protected steps explain every displacement under a rule that holds no direction fully."""
-    scene = guard(rule=rule, acts_on="displacement")
+    scene = protected_scene(rule=rule, acts_on="displacement")
     scene.train()
     scene.memory.merge(copy.deepcopy(scene).memory)  # takes no step back
     scene.protection.remove()
@@ -159,7 +159,7 @@ def test_a_second_optimizer_goes_on_where_the_first_one_ended(rule: Any) -> None
 
 
 def test_a_fresh_memory_takes_over_one_of_the_same_weights_only() -> None:
-    scene = guard()
+    scene = protected_scene()
     twin, other = copy.deepcopy(scene.model), mlp()
     taken = nscl.Memory(twin, rule=EXACT)
     taken.merge(scene.memory)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import nscl
-from tests.core.guarding import EXACT, guard, mlp, new_data, sgd
+from tests.core.protected_scene import EXACT, mlp, new_data, protected_scene, sgd
 
 LEFT = r"moved out of the null space since the last remember: {}: an unprotected optimizer"
 
@@ -23,7 +23,7 @@ def step(model: nn.Module, optimizer: Optimizer, old: Tensor, steps: int = 1) ->
 
 
 def test_a_second_optimizer_is_noticed_while_the_first_is_alive() -> None:
-    scene = guard()
+    scene = protected_scene()
     step(scene.model, sgd(scene.model.parameters()), scene.old)
     assert scene.moved() > 1e-4
     note = scene.memory.report().notes[-1]
@@ -35,7 +35,7 @@ def test_a_second_optimizer_is_noticed_while_the_first_is_alive() -> None:
 
 
 def test_autocast_does_not_disturb_the_check() -> None:
-    scene = guard(model=mlp().float(), old=torch.randn(3, 6), rule=nscl.Tolerance(1e-6))
+    scene = protected_scene(model=mlp().float(), old=torch.randn(3, 6), rule=nscl.Tolerance(1e-6))
     scene.train()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert scene.memory.report().notes == ()
@@ -57,7 +57,7 @@ class Sharpness(Optimizer):
 
 
 def test_the_inner_step_of_a_wrapper_is_noticed() -> None:
-    scene = guard(Sharpness)
+    scene = protected_scene(Sharpness)
     scene.backward()
     scene.optimizer.second_step()  # type: ignore[attr-defined]
     with pytest.warns(nscl.NsclWarning, match="the inner one of a wrapper"):
@@ -98,12 +98,12 @@ def test_biases_without_their_weights_are_named_because_they_do_not_move() -> No
 def test_what_is_not_trained_needs_no_protection() -> None:
     model = mlp()
     model[0].requires_grad_(False)
-    assert guard(model=model).memory.report().notes == ()
+    assert protected_scene(model=model).memory.report().notes == ()
 
 
 def test_frozen_parameters_and_tokens_are_watched_too() -> None:
     model = nn.Sequential(nn.Embedding(6, 4), nn.LayerNorm(4), nn.Linear(4, 2)).double()
-    scene = guard(model=model, old=torch.tensor([[1, 2]]), norms="freeze")
+    scene = protected_scene(model=model, old=torch.tensor([[1, 2]]), norms="freeze")
     with torch.no_grad():
         model[0].weight[3] += 1  # a token never seen
     assert scene.memory.report().notes == ()
@@ -133,13 +133,17 @@ OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
 RULES = [nscl.Ratio(10.0), nscl.Energy(0.05), nscl.Tolerance(1e-6), nscl.Ridge(1.0)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [("adam", torch.float64), ("adam", torch.float32), ("sgd", torch.bfloat16)],
+)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_protected_steps_leave_no_trace(rule: Any, make: Any, dtype: torch.dtype) -> None:
     for options in ({}, {"acts_on": "displacement"}, {"scale": "frobenius"}):
         model, old = images(dtype)
-        scene = guard(make, model=model, old=old, rule=rule, norms="freeze", **options)
+        scene = protected_scene(
+            OPTIMIZERS[make], model=model, old=old, rule=rule, norms="freeze", **options
+        )
         step(model, scene.optimizer, old, 30)
         assert not any("null space since" in note for note in scene.memory.report().notes)
         scene.memory.remember([old])  # a warning would be an error
@@ -148,7 +152,7 @@ def test_protected_steps_leave_no_trace(rule: Any, make: Any, dtype: torch.dtype
 @pytest.mark.parametrize("rule", RULES[:3], ids=lambda rule: type(rule).__name__)
 def test_a_frozen_bias_is_not_an_unprotected_update(rule: Any) -> None:
     """Its weight is projected by another null space for as long as that lasts."""
-    scene = guard(model=mlp(), old=torch.randn(40, 6, dtype=torch.float64), rule=rule)
+    scene = protected_scene(model=mlp(), old=torch.randn(40, 6, dtype=torch.float64), rule=rule)
     scene.model[0].bias.requires_grad_(False)
     scene.train(5)
     scene.model[0].bias.requires_grad_(True)
@@ -159,7 +163,7 @@ def test_a_frozen_bias_is_not_an_unprotected_update(rule: Any) -> None:
 def test_rounding_of_steps_before_a_save_is_not_an_unprotected_update(tmp_path: Path) -> None:
     """Small steps in one free direction of many: rounding is a good part of what has moved."""
     adam, old = (lambda p: torch.optim.Adam(p, 1e-7)), torch.randn(40, 40)
-    scene = guard(adam, model=nn.Linear(40, 40), old=old, rule=nscl.Tolerance(1e-6))
+    scene = protected_scene(adam, model=nn.Linear(40, 40), old=old, rule=nscl.Tolerance(1e-6))
     step(scene.model, scene.optimizer, old, 200)
     scene.memory.save(tmp_path / "m")
     nscl.Memory.load(tmp_path / "m", scene.model)
@@ -173,7 +177,7 @@ def test_rounding_of_steps_before_a_save_is_not_an_unprotected_update(tmp_path: 
 
 def test_a_model_that_was_cut_to_half_precision_leaves_no_trace(tmp_path: Path) -> None:
     plain, old = (lambda p: torch.optim.SGD(p, 0.1)), torch.randn(8, 6)
-    scene = guard(plain, model=mlp().float(), old=old, rule=nscl.Energy(0.05))
+    scene = protected_scene(plain, model=mlp().float(), old=old, rule=nscl.Energy(0.05))
     scene.model.to(torch.bfloat16)
     x = new_data(old).bfloat16()
     for _ in range(300):

@@ -1,12 +1,11 @@
 """Two ranks, started once for all tests: what every scenario gave on every rank."""
 
+import fcntl
 import os
-import socket
 import subprocess
 import sys
-from functools import cache
+import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -16,44 +15,58 @@ import nscl
 
 ROOT = Path(__file__).parents[3]
 Ranks = list[dict[str, Any]]
-# Sets of names come in another order on every rank, as they do in real life, and always in these.
-WORKER = 'PYTHONHASHSEED=$((1 + 4 * RANK)) exec "$0" -m tests.core.distributed.parallel_worker "$1"'
+WORKER = "tests.core.distributed.parallel_worker"
+SECONDS = 240
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def launch(root: Path) -> Ranks:
+    """Every scenario's result on every rank, or the traceback it ended with.
 
-
-@cache
-def launch() -> Ranks:
-    """Every scenario's result on every rank, or the traceback it ended with."""
-    with TemporaryDirectory(prefix="ranks-") as name:
-        return _launch(Path(name))
-
-
-def _launch(folder: Path) -> Ranks:
-    source = Path(nscl.__file__).parents[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python"]
-    command += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
-    command += ["sh", "-c", WORKER, sys.executable, str(folder)]
-    path = os.pathsep.join((str(source), str(ROOT)))
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    Test processes side by side share one start: the first of them runs it, the others wait.
+    """
+    folder = root / "ranks"
+    folder.mkdir(exist_ok=True)
+    ended = folder / "ended"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not ended.exists():
+            ended.write_text(_run(folder))
     found = []
     for rank in range(2):
         file = folder / f"{rank}.pt"
         found.append(torch.load(file, weights_only=True) if file.exists() else {})
-        found[rank]["ended"] = f"exit code {done.returncode}: {done.stderr[-1500:]}"
+        found[rank]["ended"] = ended.read_text()
     return found
+
+
+def _run(folder: Path) -> str:
+    """How both processes ended; when one fails, the other would wait for it in vain."""
+    processes = [_start(rank, folder) for rank in range(2)]
+    deadline = time.monotonic() + SECONDS
+    while any(process.poll() is None for process in processes):
+        if any(process.returncode for process in processes) or time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    for process in processes:
+        process.kill()
+        process.wait()
+    errors = "\n".join((folder / f"{rank}.err").read_text()[-1500:] for rank in range(2))
+    return f"exit codes {[process.returncode for process in processes]}: {errors}"
+
+
+def _start(rank: int, folder: Path) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join((str(Path(nscl.__file__).parents[1]), str(ROOT)))
+    # Sets of names come in another order on every rank, as they do in real life, and always in
+    # these.
+    settings = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": str(1 + 4 * rank)}
+    with (folder / f"{rank}.err").open("wb") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", WORKER, str(folder), str(rank)],
+            cwd=ROOT,
+            env={**os.environ, **settings},
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
 
 
 def results(ranks: Ranks, scenario: str) -> list[Any]:

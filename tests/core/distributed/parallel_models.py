@@ -104,7 +104,7 @@ def train(model: nn.Module, optimizer: Optimizer, steps: int = 3) -> None:
         optimizer.step()
 
 
-def guarded(model: nn.Module, **options: Any) -> tuple[nscl.Memory, Optimizer]:
+def protected(model: nn.Module, **options: Any) -> tuple[nscl.Memory, Optimizer]:
     optimizer = OPTIMIZERS[options.pop("optimizer", "sgd")](model.parameters())
     memory = nscl.Memory(model, rule=options.pop("rule", RULE), **options)
     memory.protect(optimizer)

@@ -21,7 +21,7 @@ SCENARIOS: dict[str, Scenario] = {}
 
 
 def message(action: Callable[[], Any]) -> str:
-    """What an action that must fail says."""
+    """The message of an action that must fail."""
     try:
         action()
     except nscl.NsclError as error:
@@ -52,7 +52,7 @@ WRAPPERS: dict[str, Callable[[nn.Module], nn.Module]] = {
 
 def two_tasks(wrapper: str, rule: str, every: int, rank: int, folder: Path) -> Any:
     model = WRAPPERS[wrapper](cases.build(cases.Reader))
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL[rule], every=every)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL[rule], every=every)
     return cases.two_tasks(model, memory, optimizer, slice(rank, None, 2))
 
 
@@ -63,7 +63,7 @@ for _wrapper, _every in (("ddp", 1), ("ddp", 3), ("fsdp", 2), ("fsdp at once", 2
 
 def looked_at(wrapper: str, rank: int, folder: Path) -> Any:
     model = WRAPPERS[wrapper](cases.build(cases.Reader))
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], every=4)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], every=4)
     found = cases.looked_at(model, memory, optimizer, slice(rank, None, 2))
     if wrapper != "ddp":
         model.reshard()
@@ -94,7 +94,7 @@ def left_behind(model: nn.Module) -> dict[str, Any]:
 def sharded_norms(rank: int, folder: Path) -> Any:
     """Anchors of sharded norm layers, where the rule needs nothing of the outputs."""
     model = shard(cases.norm_stack())
-    memory, optimizer = cases.guarded(model, optimizer="adamw", acts_on="displacement")
+    memory, optimizer = cases.protected(model, optimizer="adamw", acts_on="displacement")
     model[1].bias.requires_grad_(False)
     with torch.no_grad():
         model(cases.rows())  # FSDP2 makes itself ready
@@ -112,7 +112,7 @@ def sharded_norms(rank: int, folder: Path) -> Any:
 
 def data_on_one_rank(rank: int, folder: Path) -> Any:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"])
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"])
     memory.remember(cases.sentences(0) if rank else [], loss=cases.squares)
     del optimizer
     return memory.state_dict()
@@ -121,7 +121,7 @@ def data_on_one_rank(rank: int, folder: Path) -> Any:
 def problems_on_one_rank(rank: int, folder: Path) -> Any:
     """A backward pass needs all ranks, so none may go on when one has a problem."""
     model = shard(cases.build(cases.Reader))
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], every=2)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], every=2)
     part, one = slice(rank, None, 2), slice(1)
 
     def infinite(output: Tensor, batch: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def problems_on_one_rank(rank: int, folder: Path) -> Any:
 def recalled(wrapper: str, rank: int, folder: Path) -> Any:
     """Old answers beside new ones, also in the middle of a step; nothing else may be moved."""
     model = WRAPPERS[wrapper](cases.build(cases.Branches))
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], every=2)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], every=2)
     x = cases.rows() + rank
     _distil(model, optimizer, x, lambda: torch.zeros(len(x), 3).double())
     memory.remember([cases.rows()[rank::2]], forward=lambda m, b: m(b, use_extra=True))

@@ -4,9 +4,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-import nscl
 from nscl.core.distributed.covariance_sums import same_on_all_ranks
 from tests.core.distributed import parallel_models as cases
 from tests.core.distributed.parallel_proximal import WRAPPERS, Scenario
@@ -14,19 +11,15 @@ from tests.core.distributed.parallel_proximal import WRAPPERS, Scenario
 RANK = 4  # most layers of the reader are wider, on one side or both
 
 
-def memory_of(model: nn.Module) -> nscl.Memory:
-    return nscl.Memory(model, rule=cases.PROXIMAL["penalty"], every=2, rank=RANK)
-
-
 def two_tasks(wrapper: str, rank: int, folder: Path) -> Any:
     model = WRAPPERS[wrapper](cases.build(cases.Reader))
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], every=2, rank=RANK)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], every=2, rank=RANK)
     return cases.two_tasks(model, memory, optimizer, slice(rank, None, 2))
 
 
 def parts(rank: int, folder: Path) -> Any:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
     memory.remember(cases.sentences(0)[rank::2], loss=cases.squares)
     del optimizer
     return memory.state_dict()
@@ -34,7 +27,7 @@ def parts(rank: int, folder: Path) -> Any:
 
 def on_one_rank(rank: int, folder: Path) -> Any:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], rank=RANK)
     memory.remember(cases.sentences(0) if rank else [], loss=cases.squares)
     del optimizer
     return memory.state_dict()

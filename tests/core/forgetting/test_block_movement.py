@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 import nscl
-from tests.core.memories import covariance, move
+from tests.core.memories import move
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -136,16 +136,3 @@ def test_low_precision_is_measured_in_float64(dtype: torch.dtype) -> None:
     dW, db = (p.detach().double() - w for p, w in zip(model.parameters(), weights, strict=True))
     expected = (x.double() @ dW.mT + db).square().sum(-1).mean()
     assert memory.forgetting().total.drift == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_spectra_are_those_of_the_covariance() -> None:
-    model = nn.Conv1d(4, 2, 3, groups=2).double()
-    memory = nscl.Memory(model, rule=nscl.Energy(0.1))
-    assert memory.spectra() == {}
-    memory.remember([torch.randn(5, 4, 9).double()])
-    eigenvalues, weights = memory.spectra()["model"]
-    truth = torch.linalg.eigvalsh(covariance(memory, "model"))
-    assert torch.allclose(eigenvalues, truth, atol=1e-13)
-    assert eigenvalues.shape == weights.shape == (2, 7)
-    assert memory.report().layers[0].free == weights.sum()
-    assert ((weights * eigenvalues).sum(-1) <= 0.1 * eigenvalues.sum(-1)).all()

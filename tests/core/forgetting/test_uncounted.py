@@ -15,7 +15,7 @@ X = torch.randn(12, 4, generator=torch.Generator().manual_seed(0)).double()
 
 
 class Unknown(nn.Module):
-    """A layer of a type that nobody has registered."""
+    """A layer of a type that is not registered."""
 
     def __init__(self) -> None:
         super().__init__()

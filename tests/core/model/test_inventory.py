@@ -1,6 +1,5 @@
 """What a model is made of: sharing, refusing, and saying why."""
 
-import re
 import sys
 from types import FrameType
 from typing import Any
@@ -10,11 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import nscl
-from nscl.core.model import shared_storage as overlaps
 from nscl.core.model.inventory import take_inventory, unwrap
-from nscl.errors import UnsupportedError
 from tests.core.memories import covariance, move, rows_seen, second_moment
-from tests.core.tying import Tied, Untaught, normal, protected_training
+from tests.core.model.tying import Tied, Untaught, normal, protected_training
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -84,83 +81,6 @@ def test_an_embedding_tied_to_an_output_layer_is_held_as_both() -> None:
     assert not torch.equal(model.embed.weight, weight)  # tokens never seen go on learning
 
 
-def test_one_bias_beside_two_weights_cannot_be_protected() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4))
-    model[1].bias = model[0].bias
-    with pytest.raises(UnsupportedError, match=r"'0' and '1' share the bias '0.bias'.*untie"):
-        nscl.Memory.adam_nscl(model)
-    free = nscl.Memory(model, rule=nscl.Ratio(), exclude=["0.bias"])
-    assert free.remember([torch.randn(2, 3)]).layers[-1].protected_by == "excluded"
-
-
-def test_one_weight_multiplied_in_two_ways_cannot_be_protected() -> None:
-    conv, back = nn.Conv2d(3, 3, 2, bias=False), nn.ConvTranspose2d(3, 3, 2, bias=False)
-    back.weight = conv.weight
-    with pytest.raises(UnsupportedError, match=r"share the parameter '0.weight'.*no projection"):
-        nscl.Memory.adam_nscl(nn.Sequential(conv, back))
-    grouped = nn.Conv2d(6, 4, 2, bias=False), nn.Conv2d(12, 4, 2, groups=2, bias=False)
-    grouped[1].weight = grouped[0].weight
-    with pytest.raises(UnsupportedError, match="share the parameter"):
-        nscl.Memory.adam_nscl(nn.ModuleList(grouped))
-
-
-def test_two_parameters_in_one_storage_cannot_be_protected() -> None:
-    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    model[1].weight.data = model[0].weight.data
-    with pytest.raises(UnsupportedError, match=r"'0.weight' and '1.weight' are two parameters in"):
-        nscl.Memory.adam_nscl(model)
-    with pytest.raises(UnsupportedError, match="untie them, or exclude="):
-        nscl.Memory(model, rule=nscl.Ratio(), exclude=["1"])  # it would still move the other
-    model[1].weight = nn.Parameter(model[0].weight.data[:, :3])
-    with pytest.raises(UnsupportedError, match="in the same memory"):
-        nscl.Memory.adam_nscl(model)
-    model[1].weight = nn.Parameter(model[0].weight.data.clone())
-    assert nscl.Memory.adam_nscl(model).tasks == 0
-
-
-def test_parameters_side_by_side_in_one_buffer_are_compared_with_their_neighbours_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(20)))
-    flat = nn.utils.parameters_to_vector(model.parameters())
-    nn.utils.vector_to_parameters(flat, model.parameters())
-    compared: list[Any] = []
-    monkeypatch.setattr(overlaps, "_overlap", lambda *pair: compared.append(pair) or False)
-    nscl.Memory.adam_nscl(model)
-    assert compared == []  # not 40 · 39 / 2 of them, at every remember and report
-    model[7].weight.data = model[3].weight.data.T
-    nscl.Memory.adam_nscl(model)
-    assert len(compared) == 1
-
-
-def test_a_buffer_may_hold_several_types() -> None:
-    raw = torch.zeros(96, dtype=torch.uint8)
-    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False).double())
-    model[0].weight.data = raw[:16].view(torch.float32).view(2, 2)
-    model[1].weight.data = raw[64:].view(torch.float64).view(2, 2)
-    nscl.Memory.adam_nscl(model)
-    model[1].weight.data = raw[8:40].view(torch.float64).view(2, 2)
-    with pytest.raises(UnsupportedError, match="in the same memory"):
-        nscl.Memory.adam_nscl(model)
-
-
-def test_a_tying_made_later_is_noticed() -> None:
-    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    memory = nscl.Memory.adam_nscl(model)
-    model[1].weight.data = model[0].weight.data
-    with pytest.raises(UnsupportedError, match="are two parameters in the same"):
-        memory.remember([torch.randn(2, 3)])
-
-
-def test_parameters_side_by_side_in_one_buffer_are_fine() -> None:
-    model, flat = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), torch.randn(2, 9)
-    model[0].weight.data, model[1].weight.data = flat[0].view(3, 3), flat[1].view(3, 3)
-    assert nscl.Memory.adam_nscl(model).tasks == 0
-    columns = torch.randn(3, 6)  # these interleave
-    model[0].weight.data, model[1].weight.data = columns[:, :3], columns[:, 3:]
-    assert nscl.Memory.adam_nscl(model).tasks == 0
-
-
 def test_convolutions_may_share_a_weight_at_different_strides() -> None:
     class Pyramid(nn.Module):
         def __init__(self) -> None:
@@ -194,11 +114,11 @@ class GatedHeads(nn.Module):
 def test_unknown_layers_that_never_ran_stay_free_until_they_do() -> None:
     model = GatedHeads()
     memory = nscl.Memory(model, rule=nscl.Ratio(), unsupported="freeze")
-    told = {x.name: x.protected_by for x in memory.remember([torch.randn(3, 4)]).layers}
+    how = {x.name: x.protected_by for x in memory.remember([torch.randn(3, 4)]).layers}
     for name in ("heads.0.weight_ih_l0", "heads.0.bias_hh_l0", "heads.2.weight"):
-        assert told[name] == "frozen", name
+        assert how[name] == "frozen", name
     for name in ("heads.1.weight_ih_l0", "heads.1.bias_hh_l0", "scales.1"):
-        assert told[name] == "free until remembered", name
+        assert how[name] == "free until remembered", name
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     with memory.protect(optimizer):
@@ -226,30 +146,6 @@ def test_parameters_that_do_not_train_need_no_protection() -> None:
     model = nn.Sequential(nn.Linear(2, 2), Untaught(2))
     model[1].weight.requires_grad_(False)
     assert nscl.Memory.adam_nscl(model).report().layers[-1].protected_by == "left free"
-
-
-REFUSED: dict[str, tuple[Any, str]] = {
-    "no layer": (lambda: nn.Sequential(nn.ReLU()), "no layer that can be protected"),
-    "norms only": (lambda: nn.Sequential(nn.LayerNorm(3)), "no layer that can be protected"),
-    "frozen": (lambda: nn.Linear(2, 2).requires_grad_(False), "every parameter .* is frozen"),
-    "lazy": (lambda: nn.LazyLinear(2), "has no shape yet: run one batch"),
-    "complex": (lambda: nn.Linear(2, 2, dtype=torch.complex64), "'weight' is torch.complex64"),
-    "max_norm": (lambda: nn.Embedding(3, 2, max_norm=1.0), "has max_norm, which rewrites"),
-}
-
-
-@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_models_that_cannot_be_protected_say_why(make: Any, message: str) -> None:
-    with pytest.raises(UnsupportedError, match=message):
-        nscl.Memory.adam_nscl(make())
-
-
-def test_integer_weights_are_named() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    model[1].weight = nn.Parameter(torch.ones(2, 2, dtype=torch.int8), requires_grad=False)
-    with pytest.raises(UnsupportedError, match=re.escape("'1.weight' is torch.int8")):
-        nscl.Memory.adam_nscl(model)
-    assert nscl.Memory(model, rule=nscl.Ratio(), exclude=["1"]).report().layers[0].name == "0"
 
 
 def test_wrappers_are_taken_off() -> None:
@@ -292,23 +188,3 @@ def test_the_work_grows_with_the_number_of_layers_not_with_its_square() -> None:
         for count in (20, 80)
     )
     assert instructions(many) < 5 * instructions(few)  # four times the layers; it had been 6.7
-
-
-class NamedLikeAMatrix(nn.MultiheadAttention):
-    """An attention whose child is called as its first matrix is in reports and files."""
-
-    def __init__(self) -> None:
-        super().__init__(8, 2)
-        self.query = nn.Linear(8, 8)
-
-
-def test_two_matrices_of_one_name_are_refused_by_both_their_parameters() -> None:
-    model = nn.ModuleDict({"attn": NamedLikeAMatrix()})
-    message = r"'attn.query' is .*'attn.in_proj_weight' \(.*\) and 'attn.query.weight' \(Linear\)"
-    with pytest.raises(UnsupportedError, match=message):
-        nscl.Memory.adam_nscl(model)
-    names = [
-        x.name
-        for x in nscl.Memory(model, rule=nscl.Ratio(), exclude=["attn.query"]).report().layers
-    ]
-    assert names[:4] == ["attn.query", "attn.key", "attn.value", "attn.output"]

@@ -8,7 +8,7 @@ from torch import nn
 
 import nscl
 from nscl.errors import NsclError, UnsupportedError
-from tests.core.tying import Tied, normal, protected_training
+from tests.core.model.tying import Tied, normal, protected_training
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 
@@ -65,11 +65,11 @@ def test_a_shared_parameter_is_excluded_by_its_first_name_or_not_at_all() -> Non
         nscl.Memory(model, rule=nscl.Ratio(), exclude=["dec"])
     with pytest.raises(UnsupportedError, match=r"'out.weight' free, but that is 'embed.weight'"):
         nscl.Memory(Tied(), rule=nscl.Ratio(), exclude=["out"])  # its bias alone would be left free
-    told = {
+    how = {
         x.name: x.protected_by
         for x in nscl.Memory(Tied(), rule=nscl.Ratio(), exclude=["out*", "embed"]).report().layers
     }
-    assert told == {
+    assert how == {
         "mix": "free until remembered",
         "embed.weight": "excluded",
         "out.bias": "excluded",

@@ -1,18 +1,15 @@
 """Which parameters a step may move, and how: frozen, split, shared, sparse, half, in any layout."""
 
 import copy
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import nscl
 from nscl.errors import ModelMismatchError
-from tests.core.guarding import EXACT, guard, mlp, new_data, sgd, values
+from tests.core.protected_scene import EXACT, mlp, new_data, protected_scene, sgd, values
 
 
 def truth(weight: Tensor, rows: Tensor) -> Tensor:
@@ -25,7 +22,7 @@ def test_a_frozen_bias_stays_and_its_weight_is_projected_alone(acts_on: str) -> 
     model = nn.Sequential(nn.Linear(6, 5)).double()
     bias = model[0].bias.requires_grad_(False)
     kept, start = bias.detach().clone(), model[0].weight.detach().clone()
-    scene = guard(lambda p: torch.optim.SGD(p, 0.1), model=model, acts_on=acts_on)
+    scene = protected_scene(lambda p: torch.optim.SGD(p, 0.1), model=model, acts_on=acts_on)
     scene.optimizer.add_param_group({"params": [bias]})
     scene.backward()
     step = -0.1 * model[0].weight.grad
@@ -37,7 +34,7 @@ def test_a_frozen_bias_stays_and_its_weight_is_projected_alone(acts_on: str) -> 
 
 
 def test_a_bias_frozen_between_steps_stays_where_it_is() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.train()
     bias = scene.model[0].bias.requires_grad_(False)
     scene.optimizer.zero_grad()
@@ -51,9 +48,9 @@ def test_a_bias_frozen_between_steps_stays_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("part", ["weight", "bias"])
-def test_what_is_frozen_but_still_moved_by_the_optimizer_is_guarded(part: str) -> None:
+def test_what_is_frozen_but_still_moved_by_the_optimizer_is_protected(part: str) -> None:
     # Momentum and weight decay move whatever has a gradient, were it zero.
-    scene = guard()
+    scene = protected_scene()
     scene.train()
     parameter = getattr(scene.model[0], part).requires_grad_(False)
     before = parameter.detach().clone()
@@ -68,7 +65,7 @@ def test_training_biases_only_moves_none_of_those_remembered(acts_on: str) -> No
     model = mlp()
     for name, p in model.named_parameters():
         p.requires_grad_(name.endswith("bias"))
-    scene = guard(model=model, acts_on=acts_on)
+    scene = protected_scene(model=model, acts_on=acts_on)
     model.append(nn.Linear(3, 2).double())
     scene.optimizer.add_param_group({"params": model[3].parameters()})
     before = values(model)
@@ -109,10 +106,9 @@ class CrossAttention(nn.Module):
         return self.attention(x, other, other)[0]
 
 
-@pytest.mark.parametrize("acts_on", ["step", "displacement"])
 @pytest.mark.parametrize("options", [{"kdim": 3, "vdim": 3}, {}])
 @pytest.mark.parametrize("frozen", ["k_proj_weight", "out_proj.weight", "in_proj_bias"])
-def test_attention_with_a_part_frozen(frozen: str, options: dict[str, int], acts_on: str) -> None:
+def test_attention_with_a_part_frozen(frozen: str, options: dict[str, int]) -> None:
     model = CrossAttention(**options).double()
     parameters = dict(model.attention.named_parameters())
     if frozen not in parameters:
@@ -120,7 +116,7 @@ def test_attention_with_a_part_frozen(frozen: str, options: dict[str, int], acts
     parameters[frozen].requires_grad_(False)
     # Constant keys and values leave the biases of all projections something to lean on.
     old = torch.randn(1, 2, 4, dtype=torch.float64).expand(2, 2, 4)
-    scene = guard(model=model, old=old, acts_on=acts_on)
+    scene = protected_scene(model=model, old=old)
     before = values(model.attention)
     scene.train()
     assert scene.moved() < 1e-12
@@ -135,16 +131,14 @@ def test_attention_with_a_part_frozen(frozen: str, options: dict[str, int], acts
         assert bias[:size].abs().max() > 0.0
 
 
-class Tied(nn.Module):
-    """A language model's ends: embedding and output layer share one weight."""
+class Language(nn.Module):
+    """An embedding with sparse gradients, and two layers."""
 
-    def __init__(self, sparse: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(7, 4, sparse=sparse)
+        self.embedding = nn.Embedding(7, 4, sparse=True)
         self.middle = nn.Linear(4, 4)
         self.out = nn.Linear(4, 7)
-        if not sparse:
-            self.out.weight = self.embedding.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.out(torch.tanh(self.middle(self.embedding(tokens))))
@@ -158,20 +152,8 @@ def train_on_tokens(model: nn.Module, *optimizers: torch.optim.Optimizer) -> Non
             optimizer.step()
 
 
-def test_an_embedding_tied_to_the_output() -> None:
-    model = Tied().double()
-    scene = guard(model=model, old=torch.tensor([0, 1, 2]))
-    before = values(model)
-    train_on_tokens(model, scene.optimizer)
-    after = values(model)
-    assert scene.moved() < 1e-12
-    assert torch.equal(after["embedding.weight"][:3], before["embedding.weight"][:3])
-    assert torch.equal(after["out.bias"][:3], before["out.bias"][:3])
-    assert not torch.equal(after["embedding.weight"][3:], before["embedding.weight"][3:])
-
-
 def test_sparse_gradients_of_an_embedding() -> None:
-    model = Tied(sparse=True).double()
+    model = Language().double()
     tokens = torch.tensor([0, 1, 2])
     memory = nscl.Memory(model, rule=EXACT)
     sparse = torch.optim.SparseAdam(model.embedding.parameters(), 1e-2)
@@ -203,7 +185,7 @@ def test_channels_last_weights_are_projected_like_others() -> None:
     old, results = torch.randn(1, 4, 2, 2, dtype=torch.float64), []
     for memory_format in (torch.contiguous_format, torch.channels_last):
         torch.manual_seed(1)
-        scene = guard(
+        scene = protected_scene(
             model=copy.deepcopy(model).to(memory_format=memory_format),
             old=old.to(memory_format=memory_format),
         )
@@ -220,7 +202,7 @@ def test_channels_last_weights_are_projected_like_others() -> None:
 def test_half_precision_is_as_exact_as_its_parameters(dtype: torch.dtype, acts_on: str) -> None:
     model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 3)).to(dtype)
     old = torch.randn(3, 6).to(dtype)
-    scene = guard(
+    scene = protected_scene(
         lambda p: torch.optim.SGD(p, 0.5), model=model, old=old, rule=nscl.Tolerance(1e-3),
         acts_on=acts_on,
     )  # fmt: skip
@@ -236,7 +218,7 @@ def test_half_precision_is_as_exact_as_its_parameters(dtype: torch.dtype, acts_o
 @pytest.mark.parametrize("acts_on", ["step", "displacement"])
 def test_changing_precision_between_steps(acts_on: str) -> None:
     model = nn.Sequential(nn.Linear(6, 7), nn.Tanh(), nn.Linear(7, 3))
-    scene = guard(
+    scene = protected_scene(
         lambda p: torch.optim.SGD(p, 0.1),
         model=model,
         old=torch.randn(3, 6),
@@ -254,7 +236,7 @@ def test_changing_precision_between_steps(acts_on: str) -> None:
 
 
 def test_a_parameter_replaced_in_the_model_is_found_again() -> None:
-    scene = guard()
+    scene = protected_scene()
     layer = scene.model[0]
     layer.weight = nn.Parameter(layer.weight.detach().clone())
     scene.optimizer.param_groups[0]["params"][0] = layer.weight
@@ -265,58 +247,10 @@ def test_a_parameter_replaced_in_the_model_is_found_again() -> None:
 
 
 def test_a_remembered_layer_that_is_gone_stops_the_step_before_it_moves() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.train()
     layer, scene.model[0] = scene.model[0], nn.Identity()
     before = layer.weight.detach().clone()
     with pytest.raises(ModelMismatchError, match="'0'"):
         scene.optimizer.step()
     assert torch.equal(layer.weight, before)
-
-
-class Work(TorchDispatchMode):
-    """Counts what is computed: operations, and numbers written by them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations = self.numbers = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        self.operations += 1
-        self.numbers += sum(t.numel() for t in torch.utils._pytree.tree_leaves(out)
-                            if isinstance(t, Tensor))  # fmt: skip
-        return out
-
-
-def work_of(step: Callable[[], Any]) -> tuple[int, int]:
-    with Work() as work:
-        step()
-    return work.operations, work.numbers
-
-
-def seconds_of(step: Callable[[], Any]) -> float:
-    found = []
-    for _ in range(30):
-        start = time.perf_counter()
-        step()
-        found.append(time.perf_counter() - start)
-    return min(found)
-
-
-@pytest.mark.parametrize("acts_on", ["step", "displacement"])
-def test_a_step_costs_the_same_however_often_something_was_remembered(acts_on: str) -> None:
-    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 9), nn.LayerNorm(9))
-    old = torch.randn(20, 64, dtype=torch.float64)
-    scene = guard(model=model.double(), old=old, acts_on=acts_on)
-    scene.backward()
-    scene.optimizer.step()
-    work, seconds = work_of(scene.optimizer.step), seconds_of(scene.optimizer.step)
-    sizes = scene.memory.nbytes
-    for _ in range(24):
-        scene.memory.remember([old])
-    scene.optimizer.step()
-    assert work_of(scene.optimizer.step) == work
-    assert seconds_of(scene.optimizer.step) < 2 * seconds  # generous: other tests run meanwhile
-    assert scene.memory.nbytes == sizes
-    assert scene.memory.tasks == 25

@@ -50,9 +50,9 @@ def test_a_soft_rule_lets_everything_move_a_little() -> None:
     [("Penalty", "a smaller `strength` in Penalty"), ("Budget", "a larger `drift` in Budget")],
 )
 def test_proximal_rules_are_judged_by_their_dimensions(rule: str, knob: str) -> None:
-    (told,) = notes(shrunk(0.019), rule=rule)
-    assert told.startswith("less than 2 % free: a:")
-    assert told.endswith(f"{knob} shrinks it less")
+    (note,) = notes(shrunk(0.019), rule=rule)
+    assert note.startswith("less than 2 % free: a:")
+    assert note.endswith(f"{knob} shrinks it less")
     assert notes(shrunk(0.02), rule=rule) == []
     wide = layer(0.1, "both factors", dimensions=5000, free_dimensions=4000.0)
     assert notes(wide, rule=rule) == []  # hardly an input direction, and most of its dimensions
@@ -61,9 +61,9 @@ def test_proximal_rules_are_judged_by_their_dimensions(rule: str, knob: str) -> 
 
 def test_no_number_of_a_rule_frees_a_token() -> None:
     for free, words in ((0, "no token free: a:"), (19, "less than 2 % of the tokens free: a:")):
-        (told,) = notes(layer(free, tokens=True))
-        assert told.startswith(words)
-        assert "larger" not in told
+        (note,) = notes(layer(free, tokens=True))
+        assert note.startswith(words)
+        assert "larger" not in note
     assert notes(layer(20, tokens=True)) == notes(layer(1000, tokens=True)) == []
 
 

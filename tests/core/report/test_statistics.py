@@ -1,4 +1,4 @@
-"""Shifts of running statistics: when they are too far, and what is said about it."""
+"""Shifts of running statistics: when they are too far, and which remark follows."""
 
 import pytest
 

@@ -46,7 +46,7 @@ def run(calls: Calls) -> tuple[SharedSums, dict[str, Sums]]:
     return shared, alone
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 1)), max_size=6),

@@ -11,7 +11,7 @@ import nscl
 from nscl.core.model.layer_types import Call, layer_type_of
 from nscl.errors import FeatureError, UnsupportedError
 from tests.core.memories import covariance, move, rows_seen
-from tests.core.tying import normal
+from tests.core.model.tying import normal
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 

@@ -11,7 +11,7 @@ from nscl.core.model.inventory import take_inventory
 from nscl.core.model.layer_types import Call, layer_type_of
 from nscl.errors import FeatureError, UnsupportedError
 from tests.core.memories import covariance, move, second_moment
-from tests.core.tying import normal, protected_training
+from tests.core.model.tying import normal, protected_training
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
 

@@ -1,4 +1,4 @@
-"""A small guarded network, its old and new data, and the slow obvious way to guard it by hand."""
+"""A small protected network, its old and new data, and the same projection done by hand."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def new_data(like: Tensor) -> Tensor:
     return torch.randn(8, *like.shape[1:], dtype=like.dtype)
 
 
-def guard(
+def protected_scene(
     make: MakeOptimizer = sgd,
     *,
     model: nn.Module | None = None,

@@ -1,19 +1,22 @@
-"""Sketches of two ranks: one process's merge of the two parts, and the same in shards."""
+"""Covariances of two ranks are those of all rows; sketches are the merge of the two parts."""
 
 import pytest
 import torch
 
 import nscl
+from nscl.core.covariance.accumulator import CovarianceAccumulator
+from nscl.core.covariance.observations import InputRows
+from nscl.core.covariance.sketched_covariance import SketchedCovariance
+from nscl.core.distributed.covariance_sums import (
+    covariance_over_ranks,
+    same_on_all_ranks,
+    token_counts_over_ranks,
+)
 from tests.core.distributed import parallel_models as cases
-from tests.core.distributed.parallel_launch import Ranks, largest_difference, launch, results
+from tests.core.distributed.parallel_launch import Ranks, largest_difference, results
 from tests.core.distributed.parallel_sketches import RANK
 
 pytestmark = pytest.mark.filterwarnings("ignore::nscl.NsclWarning")
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Ranks:
-    return launch()
 
 
 def remembered(part: slice) -> nscl.Memory:
@@ -62,3 +65,22 @@ def test_inputs_are_shared_only_where_they_are_on_every_rank(ranks: Ranks) -> No
         first, second, third, never = map(tuple, labels)
         assert len({first, second, third}) == 3
         assert never == (-1, -1)
+
+
+def test_alone_the_sums_are_those_of_this_process() -> None:
+    sums = CovarianceAccumulator(groups=1, features=2, constants=0, device=torch.device("cpu"))
+    rows = torch.randn(1, 5, 2, dtype=torch.float64)
+    sums.add(InputRows(rows), None)
+    found = covariance_over_ranks(sums, groups=1, width=2, rank=None, rows=5, noise=0.5)
+    assert torch.allclose(found.dense(), rows.mT @ rows / 5)
+    assert (found.rows, found.noise) == (5, 0.5)
+    unseen = covariance_over_ranks(None, groups=2, width=3, rank=None, rows=4)
+    assert torch.equal(unseen.dense(), torch.zeros(2, 3, 3).double())
+    assert token_counts_over_ranks(None, tokens=3, rows=4).sums.tolist() == [0.0] * 3
+    assert same_on_all_ranks([0, 1, 0]) == [(0,), (1,), (0,)]
+
+
+def test_a_wide_layer_has_a_sketch_even_where_no_row_was_seen() -> None:
+    found = covariance_over_ranks(None, groups=2, width=9, rank=4, rows=6)
+    assert isinstance(found, SketchedCovariance)
+    assert (found.rank, found.sums.shape, found.lost.tolist()) == (4, (2, 0, 9), [0.0, 0.0])

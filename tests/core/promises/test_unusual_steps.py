@@ -1,4 +1,4 @@
-"""Unusual steps: wrapped, nested, compiled, scaled, skipped, broken off, watched by others."""
+"""Unusual steps are projected like any other: compiled, scaled, skipped, broken off, watched."""
 
 import copy
 from collections.abc import Callable
@@ -7,65 +7,20 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import nscl
-from nscl.errors import ProtectionError
-from tests.core.guarding import MakeOptimizer, guard, mlp, sgd, values
+from tests.core.protected_scene import MakeOptimizer, mlp, protected_scene, sgd, values
 
 
-class Accelerated(Optimizer):
-    """Wraps like accelerate's AcceleratedOptimizer: an Optimizer that owns another."""
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = optimizer
-
-    @property
-    def param_groups(self) -> Any:  # type: ignore[override]
-        return self.optimizer.param_groups
-
-    def step(self, closure: Any = None) -> Any:
-        return self.optimizer.step(closure)
-
-
-class Fabricated:
-    """Wraps like Fabric's _FabricOptimizer: takes the optimizer's class and attributes as well."""
-
-    def __init__(self, optimizer: Optimizer) -> None:
-        self._optimizer = optimizer
-        kind = type(optimizer)
-        self.__class__ = type(f"Fabric{kind.__name__}", (type(self), kind), {})
-
-    @property
-    def optimizer(self) -> Optimizer:
-        return self._optimizer
-
-    def step(self, closure: Any = None) -> Any:
-        return self.optimizer.step(closure=closure) if closure else self.optimizer.step()
-
-
-@pytest.mark.parametrize("wrap", [Accelerated, Fabricated, lambda o: Accelerated(Fabricated(o))])
-def test_the_optimizer_inside_a_wrapper_is_guarded(wrap: Callable[[Optimizer], Any]) -> None:
-    scene = guard()
-    scene.protection.remove()
-    wrapper = wrap(scene.optimizer)
-    scene.memory.protect(wrapper)
-    with pytest.raises(ProtectionError, match="SGD is protected already"):
-        scene.memory.protect(scene.optimizer)
-    for _ in range(3):
-        scene.backward()
-        wrapper.step()
-    assert scene.moved() < 1e-12
-
-
-@pytest.mark.parametrize("acts_on", ["step", "displacement"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("acts_on", "dtype"), [("step", torch.bfloat16), ("displacement", torch.float16)]
+)
 def test_a_step_inside_of_autocast_is_projected_in_full_precision(
     acts_on: Any, dtype: torch.dtype
 ) -> None:
     model, old = mlp().float(), torch.randn(3, 6)
-    scene = guard(model=model, old=old, rule=nscl.Tolerance(1e-6), acts_on=acts_on)
+    scene = protected_scene(model=model, old=old, rule=nscl.Tolerance(1e-6), acts_on=acts_on)
     with torch.autocast("cpu", dtype=dtype):
         scene.train(20)
         assert torch.is_autocast_enabled("cpu")
@@ -86,7 +41,7 @@ class Products(TorchDispatchMode):
 
 
 def test_a_step_is_projected_without_tf32_and_gives_it_back() -> None:
-    scene = guard()
+    scene = protected_scene()
     scene.backward()
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     try:
@@ -98,73 +53,8 @@ def test_a_step_is_projected_without_tf32_and_gives_it_back() -> None:
         torch.backends.cuda.matmul.fp32_precision = "none"
 
 
-class Decaying(torch.optim.Adam):
-    """Does something to the weights around its parent's step."""
-
-    def step(self, closure: Any = None) -> Any:
-        with torch.no_grad():
-            for group in self.param_groups:
-                for p in group["params"]:
-                    p.mul_(0.99)
-        loss = super().step(closure)
-        with torch.no_grad():
-            for group in self.param_groups:
-                for p in group["params"]:
-                    p.add_(0.01)
-        return loss
-
-
-def test_a_step_that_calls_its_parents_step_is_guarded_around_it_too() -> None:
-    torch.optim.Adam(mlp().parameters())  # torch hooks the parent's step when first used
-    scene = guard(lambda p: Decaying(p, 1e-2))
-    scene.train()
-    assert scene.moved() < 1e-12
-
-
-@pytest.mark.parametrize("rule", [nscl.Tolerance(1e-12), nscl.Ridge(1.0)])
-def test_a_step_that_calls_its_parents_step_is_projected_once(rule: Any) -> None:
-    torch.optim.Adam(mlp().parameters())
-    results = []
-    model, old = mlp(norm=True), torch.randn(3, 6, dtype=torch.float64)
-    for _ in range(2):
-        scene = guard(lambda p: Decaying(p, 1e-2), model=copy.deepcopy(model), old=old, rule=rule)
-        if results:
-            # The same without a hooked parent: one pair of hooks around all of it.
-            scene.optimizer.step = lambda o=scene.optimizer: without_parents_hooks(o)
-        torch.manual_seed(1)
-        scene.train()
-        results.append(values(scene.model))
-    for name in results[0]:
-        assert torch.equal(results[0][name], results[1][name])
-
-
-def without_parents_hooks(optimizer: Optimizer) -> Any:
-    hooked = torch.optim.Adam.step
-    torch.optim.Adam.step = hooked.__wrapped__
-    try:
-        return type(optimizer).step(optimizer)
-    finally:
-        torch.optim.Adam.step = hooked
-
-
-class Nested(torch.optim.Adam):
-    def step(self, closure: Any = None) -> Any:
-        return super().step(closure)
-
-
-def test_after_an_exception_a_nested_step_starts_afresh() -> None:
-    torch.optim.Adam(mlp().parameters())
-    scene = guard(lambda p: Nested(p, 1e-2))
-    scene.backward()
-    with pytest.raises(ZeroDivisionError) as kept:  # its traceback keeps the frames alive
-        scene.optimizer.step(lambda: 1 / 0)
-    scene.train()
-    assert kept.tb is not None
-    assert scene.moved() < 1e-12
-
-
 def test_a_step_that_raises_leaves_no_stale_snapshot() -> None:
-    scene = guard(model=mlp(norm=True))
+    scene = protected_scene(model=mlp(norm=True))
     scene.train()
     scene.backward()
     with pytest.raises(ZeroDivisionError):
@@ -182,8 +72,8 @@ def test_a_step_that_raises_leaves_no_stale_snapshot() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
-def test_a_compiled_step_is_guarded() -> None:
-    scene = guard(lambda p: torch.optim.Adam(p, 1e-2))
+def test_a_compiled_step_is_protected() -> None:
+    scene = protected_scene(lambda p: torch.optim.Adam(p, 1e-2))
     step = torch.compile(scene.optimizer.step, backend="eager")
     for _ in range(3):
         scene.backward()
@@ -197,7 +87,7 @@ def test_a_compiled_step_is_guarded() -> None:
 
 def test_the_users_own_hooks_run_in_their_order() -> None:
     calls: list[str] = []
-    scene = guard()
+    scene = protected_scene()
     scene.protection.remove()
     optimizer, weight = scene.optimizer, scene.model[0].weight
 
@@ -226,15 +116,16 @@ SCALED: dict[str, MakeOptimizer] = {
 }
 
 
-@pytest.mark.parametrize("acts_on", ["step", "displacement"])
-@pytest.mark.parametrize("name", SCALED)
+@pytest.mark.parametrize(
+    ("name", "acts_on"), [*((name, "step") for name in SCALED), ("fused", "displacement")]
+)
 def test_under_a_gradscaler_steps_are_the_same_and_skipped_steps_move_nothing(
     name: str, acts_on: str
 ) -> None:
     results = []
     model, old = mlp(norm=True), torch.randn(3, 6, dtype=torch.float64)
     for enabled in (False, True):
-        scene = guard(
+        scene = protected_scene(
             SCALED[name],
             model=copy.deepcopy(model),
             old=old,
@@ -261,7 +152,7 @@ def test_under_a_gradscaler_steps_are_the_same_and_skipped_steps_move_nothing(
 
 
 def test_an_unscaled_and_clipped_gradient_is_taken_as_it_is() -> None:
-    scene = guard(lambda p: torch.optim.Adam(p, 1e-2, fused=True))
+    scene = protected_scene(lambda p: torch.optim.Adam(p, 1e-2, fused=True))
     scaler = torch.amp.GradScaler("cpu")
     for _ in range(3):
         scene.optimizer.zero_grad()

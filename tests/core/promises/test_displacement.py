@@ -8,7 +8,16 @@ import torch
 from torch import Tensor, nn
 
 import nscl
-from tests.core.guarding import EXACT, Scene, furthest, guard, mlp, sgd, stacked, values
+from tests.core.protected_scene import (
+    EXACT,
+    Scene,
+    furthest,
+    mlp,
+    protected_scene,
+    sgd,
+    stacked,
+    values,
+)
 
 
 def rows_of(model: nn.Sequential, data: Tensor) -> dict[int, Tensor]:
@@ -37,8 +46,7 @@ def is_minimum(found: Tensor, candidate: Tensor, C: Tensor) -> bool:
     return all(objective(found + 1e-3 * torch.randn_like(found)) > best for _ in range(20))
 
 
-@pytest.mark.parametrize("biases", ["moving", "frozen"])
-@pytest.mark.parametrize("alpha", [0.1, 10.0])
+@pytest.mark.parametrize(("alpha", "biases"), [(0.1, "moving"), (10.0, "frozen")])
 def test_ridge_takes_the_proximal_step(alpha: float, biases: str) -> None:
     first = mlp()
     for i in (0, 2):
@@ -82,14 +90,20 @@ def put(matrix: Tensor, layer: nn.Linear) -> None:
         layer.bias.copy_(matrix[:, -1])
 
 
-@pytest.mark.parametrize("rule", [EXACT, nscl.Energy(0.2), nscl.Ratio(30.0)])
-@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD])
+@pytest.mark.parametrize(
+    ("rule", "kind"),
+    [
+        (EXACT, torch.optim.AdamW),
+        (nscl.Energy(0.2), torch.optim.SGD),
+        (nscl.Ratio(30.0), torch.optim.AdamW),
+    ],
+)
 def test_hard_rules_give_the_same_weights_for_both(rule: Any, kind: Any) -> None:
     model, old = mlp(), torch.randn(4, 6, dtype=torch.float64)
     results = []
     for acts_on in ("step", "displacement"):
         torch.manual_seed(1)
-        scene = guard(
+        scene = protected_scene(
             lambda p: kind(p, 1e-2, weight_decay=0.1),
             model=copy.deepcopy(model),
             old=old,
@@ -109,14 +123,16 @@ def test_soft_rules_do_not() -> None:
     results = []
     for acts_on in ("step", "displacement"):
         torch.manual_seed(1)
-        scene = guard(model=copy.deepcopy(model), old=old, rule=nscl.Ridge(1.0), acts_on=acts_on)
+        scene = protected_scene(
+            model=copy.deepcopy(model), old=old, rule=nscl.Ridge(1.0), acts_on=acts_on
+        )
         scene.train(10)
         results.append(scene.memory.forgetting().total.drift)
     assert results[1] < 0.5 * results[0]
 
 
 def displaced(rule: Any = EXACT, **options: Any) -> Scene:
-    return guard(rule=rule, acts_on="displacement", **options)
+    return protected_scene(rule=rule, acts_on="displacement", **options)
 
 
 def test_half_precision_is_rounded_once_instead_of_in_every_step() -> None:
@@ -158,7 +174,7 @@ class Gradless(torch.optim.SGD):
                 p.data.add_(torch.ones_like(p))
 
 
-def test_an_optimizer_that_needs_no_gradients_is_guarded() -> None:
+def test_an_optimizer_that_needs_no_gradients_is_protected() -> None:
     scene = displaced(make=lambda p: Gradless(p, 0.1))
     scene.optimizer.step()
     assert scene.moved() < 1e-12
@@ -216,7 +232,7 @@ def test_frobenius_shortens_the_step_by_the_root_of_the_rank() -> None:
     old, model = torch.randn(3, 6, dtype=torch.float64), mlp()
     steps = []
     for scale in ("none", "frobenius"):
-        scene = guard(
+        scene = protected_scene(
             lambda p: torch.optim.SGD(p, 0.1), model=copy.deepcopy(model), old=old, scale=scale
         )
         before = {i: stacked(scene.model[i]) for i in (0, 2)}
@@ -237,7 +253,7 @@ def test_frobenius_divides_every_group_by_its_own_norm() -> None:
     old[:, 2:] = torch.randn(2, 2, 2)
     steps = []
     for scale in ("none", "frobenius"):
-        scene = guard(sgd, model=copy.deepcopy(model), old=old, scale=scale)
+        scene = protected_scene(sgd, model=copy.deepcopy(model), old=old, scale=scale)
         before = values(scene.model)["0.weight"]
         torch.manual_seed(2)
         scene.train(1)

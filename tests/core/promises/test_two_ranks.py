@@ -1,4 +1,4 @@
-"""Two ranks are one process, for both factors, proximal rules and recall too."""
+"""The promise of ``distributed``: two ranks train, remember and recall as one process does."""
 
 from functools import cache
 from typing import Any
@@ -8,20 +8,15 @@ import torch
 from torch import nn
 
 from tests.core.distributed import parallel_models as cases
-from tests.core.distributed.parallel_launch import Ranks, largest_difference, launch, results
+from tests.core.distributed.parallel_launch import Ranks, largest_difference, results
 
 LOOKS = ("forgetting", "state_dict", "remember")
-
-
-@pytest.fixture(scope="module")
-def ranks() -> Ranks:
-    return launch()
 
 
 @cache
 def alone(rule: str, every: int) -> dict[str, Any]:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL[rule], every=every)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL[rule], every=every)
     return cases.two_tasks(model, memory, optimizer, slice(None))
 
 
@@ -68,53 +63,16 @@ def test_two_ranks_train_as_one_process(ranks: Ranks, wrapper: str, every: int, 
 
 
 def test_a_rank_without_data_has_both_factors_too(ranks: Ranks) -> None:
-    memory, _optimizer = cases.guarded(cases.build(cases.Reader), rule=cases.PROXIMAL["penalty"])
+    memory, _optimizer = cases.protected(cases.build(cases.Reader), rule=cases.PROXIMAL["penalty"])
     memory.remember(cases.sentences(0), loss=cases.squares)
     for found in results(ranks, "data on one rank"):
         assert_close(found, memory.state_dict())
 
 
-def test_norm_layers_are_anchored_in_shards(ranks: Ranks) -> None:
-    model = cases.norm_stack()
-    memory, optimizer = cases.guarded(model, optimizer="adamw", acts_on="displacement")
-    memory.remember(cases.row_batches())
-    state = memory.state_dict()
-    assert state["tensors"]["fisher/1.bias"].abs().min() > 0
-    for _ in range(4):
-        optimizer.zero_grad()
-        model(cases.rows().flip(1) * 2).square().sum().backward()
-        optimizer.step()
-    for found in results(ranks, "sharded norms"):
-        assert_close(found["state"], state)
-        assert largest_difference(found["values"], cases.whole_values(model)) < 1e-10
-
-
-def test_a_pass_over_shards_leaves_nothing_behind(ranks: Ranks) -> None:
-    for found in results(ranks, "sharded norms"):
-        assert found["after"] == found["before"]
-        assert found["after"]["frozen"] == ["1.bias"]
-        assert (found["after"]["whole"], found["after"]["gathered"]) == (0, 0)
-        assert (found["after"]["gradients"], found["after"]["states"]) == (0, ["IDLE"])
-
-
-def test_no_rank_goes_backward_alone(ranks: Ranks) -> None:
-    first, second = results(ranks, "problems on one rank")
-    assert "the loss of batch 0 is not finite" in second["loss"]
-    assert "gradient at the output of layer 'out' is not finite in batch 0" in second["gradient"]
-    for name in ("loss", "gradient"):
-        assert "another rank failed" in first[name]
-    expected = alone("penalty", 2)
-    for found in (first, second):
-        assert "the model could not take batch 0" in found["forward"]
-        assert (found["tasks"], found["left"]["whole"], found["left"]["gathered"]) == (0, 0, 0)
-        assert found["left"]["states"] == ["IDLE"]
-        assert largest_difference(found["values"], expected["values"]) < 1e-11
-
-
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp", "fsdp at once"])
 def test_evaluations_in_between_change_nothing(ranks: Ranks, wrapper: str) -> None:
     model = cases.build(cases.Reader)
-    memory, optimizer = cases.guarded(model, rule=cases.PROXIMAL["penalty"], every=4)
+    memory, optimizer = cases.protected(model, rule=cases.PROXIMAL["penalty"], every=4)
     expected = cases.looked_at(model, memory, optimizer, slice(None))
     for found in results(ranks, f"looked at {wrapper}"):
         assert largest_difference(found["values"], expected["values"]) < 1e-11
