@@ -87,7 +87,7 @@ def held_still(
     """Parameters that may not move at all from now on."""
     held = set(state.held)
     if options.unsupported == "freeze":
-        held |= gathered.used & found.parameters.keys()
+        held |= gathered.used & found.unsupported.keys()
     if options.norms == "freeze":
         held |= found.norm_parameters(gathered.norms_seen).keys()
         held |= found.plain.keys() & gathered.used

@@ -95,3 +95,19 @@ def test_the_papers_rule_pulls_at_them() -> None:
     moved = ((m.positions - before.positions).detach() for m in (model, free))
     held, unheld = ((fisher * delta.square()).sum() for delta in moved)
     assert 0 < held < 0.3 * unheld
+
+
+@pytest.mark.parametrize("norms", ["ewc", "train"])
+def test_freezing_unsupported_layers_does_not_freeze_plain_parameters(norms: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.PReLU(4), nn.Linear(4, 2), nn.GRU(2, 3)).double()
+    memory = nscl.Memory(model, norms=norms, unsupported="freeze")  # type: ignore[arg-type]
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    memory.protect(optimizer)
+    memory.remember([torch.randn(5, 4).double()], forward=lambda m, x: m(x)[0])
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    model(torch.randn(9, 4).double())[0].square().sum().backward()
+    optimizer.step()
+    memory.flush()
+    still = {name for name, p in model.named_parameters() if torch.equal(p, before[name])}
+    assert still == {name for name in before if name.startswith("3.")}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import nscl
 from nscl.core.protection.pending import Pending
 from nscl.errors import ProtectionError
-from tests.core.projection.test_proximal import OLD, network, protected, ratios, train
+from tests.core.projection.proximal.test_plan import OLD, network, protected, ratios, train
 
 
 def displacement(now: nn.Linear, before: nn.Linear) -> Tensor:

@@ -14,7 +14,7 @@ from nscl.core.covariance.packed import unpack
 from nscl.core.projection.proximal import shared_parameters
 from nscl.core.projection.proximal.shared_parameters import sharing_groups
 from nscl.core.projection.proximal.updates import ElementwiseUpdate
-from tests.core.tying import Tied
+from tests.core.model.tying import Tied
 
 RATE = 0.02
 
