@@ -31,7 +31,7 @@ def test_a_finished_run_has_its_matrix_figures_remarks_and_spectra(
     assert f"ACC {truth.acc:.2f} %   BWT {truth.bwt:+.2f}   " in output
     assert "12.5 s   (finished)" in output
     assert "remark: no better than chance [in 1 task]\n" in output
-    assert "spectra of what is held after task 3\n" in output
+    assert "spectra of what is held after task 3" in output
     assert "backbone.one" in output
 
 
