@@ -50,33 +50,3 @@ def test_a_damaged_run_is_reported_and_the_others_are_read(tmp_path: Path, damag
     assert [run.name for run in found.runs] == [good.name]
     assert [path for path, _ in found.skipped] == [bad.path]
     assert damage in found.skipped[0].reason
-
-
-def test_foreign_records_are_reported(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    run.metrics_path.write_text(
-        run.metrics_path.read_text().replace('"task": 0', '"task": "one"', 1)
-    )
-    reason = gather([tmp_path]).skipped[0].reason
-    assert "line 1: task must be a valid integer, got 'one'" in reason
-
-
-def test_an_epoch_without_its_phase_is_reported(tmp_path: Path) -> None:
-    good = make_run(tmp_path, "gem")
-    bad = make_run(tmp_path)
-    bad.metrics_path.write_text(bad.metrics_path.read_text().replace('"phase": "train", ', "", 1))
-    found = gather([tmp_path])
-    assert [run.name for run in found.runs] == [good.name]
-    assert "line 1 is incomplete: it lacks phase" in found.skipped[0].reason
-
-
-@pytest.mark.parametrize("losses", ["null", "[0.1, null]", "[NaN]", "[Infinity]", "0.5"])
-def test_losses_that_are_no_numbers_are_reported(tmp_path: Path, losses: str) -> None:
-    good = make_run(tmp_path, "gem", tracked=2)
-    bad = make_run(tmp_path, tracked=2)
-    lines = bad.metrics_path.read_text().splitlines()
-    lines[1] = lines[1].replace('"old_losses": [0.1]', f'"old_losses": {losses}')
-    bad.metrics_path.write_text("\n".join(lines) + "\n")
-    found = gather([tmp_path])
-    assert [run.name for run in found.runs] == [good.name]
-    assert "line 2: old_losses" in found.skipped[0].reason
