@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -82,17 +81,17 @@ def test_it_resumes_bit_for_bit(working: Path, capsys: pytest.CaptureFixture[str
     assert result(working)["accuracy"] == result(working, "whole")["accuracy"]
 
 
-def test_the_installed_command_finds_it_in_the_folder_one_works_in(folder: Path) -> None:
+def test_the_installed_command_finds_it_in_the_folder_one_works_in(
+    working: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``python -m`` puts that folder on the path, a script does not: both commands must."""
-    script = "import sys; sys.path.remove(''); from nscl.cli.app import main; main()"
-    run = [sys.executable, "-c", script, *run_command(tasks=1, epochs=1)]
-    first = subprocess.run(run, cwd=folder, capture_output=True, text=True, check=False)
-    assert first.returncode == 0, first.stderr
-    (made,) = (folder / "runs").iterdir()
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    assert app.call([*run_command(tasks=1, epochs=1), "--quiet"]) == 0
+    (made,) = (working / "runs").iterdir()
     (made / "result.json").unlink()
-    again = [*run[:3], "resume", str(made), "--quiet"]
-    second = subprocess.run(again, cwd=folder, capture_output=True, text=True, check=False)
-    assert second.returncode == 0, second.stderr
+    monkeypatch.delitem(sys.modules, "stayclose")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    assert app.call(["resume", str(made), "--quiet"]) == 0
     assert (made / "result.json").exists()
 
 

@@ -48,7 +48,7 @@ def test_a_method_of_ones_own_is_found_in_the_folder_one_works_in(
     assert "--jobs 0: at least one run" in capfd.readouterr().err
 
 
-def test_a_plan_says_folders_that_the_command_line_leaves_open(
+def test_a_plan_names_folders_that_the_command_line_leaves_open(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where data are looked for, and where runs go."""
