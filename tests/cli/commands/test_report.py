@@ -11,16 +11,17 @@ from tests.reporting.making import make_run
 
 
 def test_what_was_left_out_and_passed_over_is_reported(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make_run(here / "runs", tasks=1)
-    bad = make_run(here / "runs", seed=1, tasks=1)
+    monkeypatch.chdir(tmp_path)  # and the user's cache, which has the page's scripts
+    make_run(tmp_path / "runs", tasks=1)
+    bad = make_run(tmp_path / "runs", seed=1, tasks=1)
     bad.result_path.write_text("{")
     assert call(["report", "runs", "--figures", "svg"]) == 0
     output, errors = capsys.readouterr()
     assert f"nscl: skipped runs/{bad.name}: " in errors
     assert "left out of split-digits-5, quick: old-losses (losses of old tasks" in output
-    files = json.loads((here / "report" / "manifest.json").read_text())["files"]
+    files = json.loads((tmp_path / "report" / "manifest.json").read_text())["files"]
     assert output.splitlines()[-1] == f"1 run, {len(files)} files: report/report.html"
     assert call(["report", "runs", "--figures", "svg"]) == 0
     kept = sum(name.endswith(".svg") for name in files)
