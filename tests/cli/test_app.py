@@ -43,7 +43,7 @@ def test_a_command_or_an_option_that_is_not_there_is_one_line(
 
 def test_a_real_process_leaves_with_the_exit_code(tmp_path: Path) -> None:
     process = nscl("rum", cwd=tmp_path)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 2
     is_one_line(errors, "Did you mean")
 
