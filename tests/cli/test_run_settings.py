@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from nscl.cli.app import call
 from nscl.cli.commands.resume import ResumeSettings
 from nscl.cli.many_runs.compare import CompareSettings
 from nscl.cli.many_runs.sweep import SweepSettings
@@ -46,3 +47,12 @@ def test_only_what_the_user_has_set_is_given() -> None:
     assert given(settings) == {"optim": {"lr": 0.5}, "device": "cpu"}
     with pytest.raises(ValidationError, match="device must be auto"):
         CompareSettings(device="tpu")
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "sweep", "tune"])
+def test_help_shows_both_names(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--optim.lr --lr" in text
+    assert "--data.tasks --tasks" in text
+    assert "--model NAME" in text

@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -65,26 +64,3 @@ def test_listing_checking_and_fetching_need_neither_torch_nor_numpy() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
-def test_every_public_name_can_be_had() -> None:
-    import nscl.data
-
-    for name in nscl.data.__all__:
-        assert getattr(nscl.data, name) is not None
-    assert dir(nscl.data) == sorted(nscl.data.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = nscl.data.nothing  # type: ignore[attr-defined]
-
-
-def test_the_facts_are_well_formed() -> None:
-    for dataset in DATASETS.values():
-        assert len(dataset.mean) == len(dataset.std)
-        sums = [item.checksum for item in dataset.downloads]
-        sums += [form.checksum for form in dataset.forms if form.checksum]
-        sums += [checksum for form in dataset.forms for _, checksum in form.files if checksum]
-        assert all(len(value) in (32, 64) and int(value, 16) for value in sums)
-        for item in dataset.downloads:
-            # What is fetched must be something that is found.
-            places = {str(Path(f.path, n)) for f in dataset.forms for n, _ in f.files}
-            assert item.path in places | {form.path for form in dataset.forms}

@@ -5,6 +5,8 @@ import pytest
 from nscl import data
 
 
-@pytest.mark.parametrize("name", data.__all__)
-def test_every_public_name_is_found(name: str) -> None:
-    assert getattr(data, name) is not None
+def test_every_public_name_is_found_and_no_other() -> None:
+    assert all(getattr(data, name) is not None for name in data.__all__)
+    assert dir(data) == sorted(data.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = data.nothing  # type: ignore[attr-defined]

@@ -10,8 +10,7 @@ import torch
 
 from nscl.data.catalogue import open_stream
 from nscl.data.disk.canonical import DATASETS, Dataset
-from nscl.data.errors import CorruptDataError, DataError, DataNotFoundError
-from nscl.data.images.files import FileSplit
+from nscl.data.errors import DataError, DataNotFoundError
 
 
 def without_checksums(dataset: Dataset) -> Dataset:
@@ -151,48 +150,6 @@ def test_tinyimagenet_is_decoded_once_and_says_that_it_is_a_part(tiny_tree: Path
 def test_missing_data_say_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(DataNotFoundError, match="`nscl data fetch split-cifar100-20`"):
         open_stream("split-cifar100-20", data_dir=tmp_path)
-
-
-def test_a_folder_of_pictures(picture_folder: Path) -> None:
-    stream = open_stream(f"folder:{picture_folder}", tasks=2)
-    assert stream.name == f"folder:{picture_folder}"
-    assert (stream.image_shape, stream.augment) == ((3, 32, 32), "none")
-    assert [task.class_names for task in stream] == [("ant", "bee"), ("cat", "dog")]
-    assert [len(task.train) for task in stream] == [12, 12]
-    pixels = stream[0].train.images.double() / 255
-    assert stream.mean == pytest.approx(pixels.mean((0, 2, 3)).tolist())
-    assert open_stream(f"folder:{picture_folder}", tasks=4, size=9).image_shape == (3, 9, 9)
-
-
-def test_a_folder_needs_a_number_of_tasks(picture_folder: Path) -> None:
-    with pytest.raises(DataError, match=r"number of tasks of .* \(--tasks\): 1, 2, 4$"):
-        open_stream(f"folder:{picture_folder}")
-
-
-def test_pictures_beyond_max_bytes_stay_in_their_files(picture_folder: Path) -> None:
-    name, notices = f"folder:{picture_folder}", []
-    whole = open_stream(name, tasks=2, order="random", seed=1, max_bytes=36 * 3 * 32 * 32)
-    lazy = open_stream(
-        name,
-        tasks=2,
-        order="random",
-        seed=1,
-        max_bytes=36 * 3 * 32 * 32 - 1,
-        notify=notices.append,
-    )
-    assert "more than max_bytes=110,591" in notices[0]
-    assert (lazy.mean, lazy.std) == (whole.mean, whole.std)
-    for one, other in zip(whole, lazy, strict=True):
-        assert isinstance(other.train, FileSplit)
-        assert one.train.in_memory
-        assert one.train.labels.equal(other.train.labels)
-        assert one.train.images.equal(other.train.gather(torch.arange(len(other.train))))
-
-
-def test_a_broken_picture_is_named(picture_folder: Path) -> None:
-    (picture_folder / "train" / "bee" / "3.png").write_bytes(b"\x89PNG but not really")
-    with pytest.raises(CorruptDataError, match=r"bee/3\.png cannot be decoded"):
-        open_stream(f"folder:{picture_folder}", tasks=2)
 
 
 def test_the_real_cifar100_is_the_papers_stream(real_data: Path) -> None:

@@ -39,7 +39,7 @@ def mails(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def config(mails: Path, method: str, out: Path, **said: Any) -> RunConfig:
+def config(mails: Path, method: str, out: Path, **given: Any) -> RunConfig:
     settings: dict[str, Any] = {
         "method": method,
         "out": out,
@@ -47,13 +47,13 @@ def config(mails: Path, method: str, out: Path, **said: Any) -> RunConfig:
         "data": {"tokenizer": "words:64", "length": 8},
         "model": {"name": "tiny-transformer", "width": 16},
         "optim": {"lr": 1e-2, "epochs": 3, "batch_size": 8},
-        **said,
+        **given,
     }
     return build_config(f"text:{mails}", settings)
 
 
-def made(mails: Path, method: str, tmp_path: Path, **said: Any) -> Setup:
-    return Setup.build(config(mails, method, tmp_path, **said), Ranks())
+def made(mails: Path, method: str, tmp_path: Path, **given: Any) -> Setup:
+    return Setup.build(config(mails, method, tmp_path, **given), Ranks())
 
 
 class Killed(BaseException):
@@ -61,7 +61,7 @@ class Killed(BaseException):
 
 
 class KillAfter:
-    """A display that is told of every epoch, and ends the process's work after some."""
+    """A display that counts epochs, and ends the process's work after some."""
 
     def __init__(self, epochs: int) -> None:
         self.left = epochs
@@ -87,7 +87,7 @@ def test_it_learns_and_resumes_bit_for_bit(method: str, mails: Path, tmp_path: P
     assert resumed.accuracy == whole.accuracy
 
 
-@pytest.mark.parametrize("method", ["finetune", "joint", "ewc", "lwf", "adam-nscl", "nscl"])
+@pytest.mark.parametrize("method", ["lwf", "adam-nscl", "nscl"])
 def test_one_growing_head_over_texts(method: str, mails: Path, tmp_path: Path) -> None:
     given = {"data": {"tokenizer": "words:64", "length": 8, "scenario": "class"}}
     whole = run(config(mails, method, tmp_path / "whole", **given))

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 import torch
-from torch import nn
 
 from nscl.errors import NsclError
 from nscl.models import (
@@ -13,7 +12,6 @@ from nscl.models import (
     ModelError,
     MultiHead,
     SingleHead,
-    build_backbone,
     build_model,
     list_models,
 )
@@ -40,29 +38,16 @@ class Net(nn.Module):
     def forward(self, x):
         return self.fc(x.flatten(1))
 
-class Liar(Net):
-    def __init__(self, image_shape):
-        super().__init__(image_shape)
-        self.out_features = 99
-
 def maps(image_shape): return nn.Conv2d(1, 2, 3)
-def wrong_size(image_shape): return nn.Sequential(nn.Flatten(), nn.Linear(3, 3))
-def a_dict(image_shape): return {"model": 1}
-def failing(image_shape): raise RuntimeError("no weights\\nfound")
-number = 3
 '''
 
 
 @pytest.fixture
 def theirs(tmp_path, monkeypatch):
     (tmp_path / "their_models.py").write_text(THEIRS)
-    (tmp_path / "their_broken.py").write_text(
-        "import torch\nraise OSError('cannot open weights')\n"
-    )
     monkeypatch.syspath_prepend(tmp_path)
     yield "their_models"
-    for name in ("their_models", "their_broken"):
-        sys.modules.pop(name, None)
+    sys.modules.pop("their_models", None)
 
 
 def build(name, **options):
@@ -133,14 +118,6 @@ def test_options_reach_anyones_backbone(theirs):
     assert build(f"{theirs}:Net", width=8).features == 8
 
 
-def test_the_probe_leaves_statistics_and_modes_alone(theirs):
-    backbone, features = build_backbone(f"{theirs}:plain", image_shape=SHAPE)
-    assert features == 7
-    assert isinstance(backbone[2], nn.BatchNorm1d)
-    assert backbone[2].num_batches_tracked == 0
-    assert backbone.training
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -157,18 +134,8 @@ def test_the_probe_leaves_statistics_and_modes_alone(theirs):
         ("mlp", {"image_shape": (8, 8)}, "image_shape must be (channels, height, width)"),
         ("resnet18", {"options": {"depth": 3}}, "'resnet18' has no option 'depth': it has width"),
         ("their_models:", {}, "write package.module:factory"),
-        (":plain", {}, "write package.module:factory"),
-        ("no_such_package.models:net", {}, "cannot import 'no_such_package.models'"),
-        ("their_broken:net", {}, "OSError: cannot open weights"),
-        ("their_models:plian", {}, "there is no 'plian' to build"),
         ("their_models:plian", {}, "did you mean 'plain'?"),
-        ("their_models:number", {}, "is a int, not a function or class"),
-        ("their_models:a_dict", {}, "must be a torch.nn.Module, its factory returned a dict"),
-        ("their_models:failing", {}, "RuntimeError: no weights found"),
         ("their_models:maps", {}, "got [2, 2, 6, 6]: flatten its output"),
-        ("their_models:wrong_size", {}, "cannot take images of shape [2, 1, 8, 8]"),
-        ("their_models:Liar", {}, "declares out_features=99 but returns 6 features"),
-        ("their_models:plain", {"width": 3}, "has no option 'width': it has none"),
     ],
 )
 def test_every_mistake_is_answered_in_one_line(theirs, name, options, message):

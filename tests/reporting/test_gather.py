@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nscl.reporting import ReportError, gather, sections
+from nscl.reporting import ReportError, gather
 from tests.reporting.making import make_run
 
 
@@ -50,67 +50,3 @@ def test_a_damaged_run_is_reported_and_the_others_are_read(tmp_path: Path, damag
     assert [run.name for run in found.runs] == [good.name]
     assert [path for path, _ in found.skipped] == [bad.path]
     assert damage in found.skipped[0].reason
-
-
-def test_foreign_records_are_reported(tmp_path: Path) -> None:
-    run = make_run(tmp_path)
-    run.metrics_path.write_text(
-        run.metrics_path.read_text().replace('"task": 0', '"task": "one"', 1)
-    )
-    reason = gather([tmp_path]).skipped[0].reason
-    assert "line 1: task must be a valid integer, got 'one'" in reason
-
-
-def test_an_epoch_without_its_phase_is_reported(tmp_path: Path) -> None:
-    good = make_run(tmp_path, "gem")
-    bad = make_run(tmp_path)
-    bad.metrics_path.write_text(bad.metrics_path.read_text().replace('"phase": "train", ', "", 1))
-    found = gather([tmp_path])
-    assert [run.name for run in found.runs] == [good.name]
-    assert "line 1 is incomplete: it lacks phase" in found.skipped[0].reason
-
-
-@pytest.mark.parametrize("losses", ["null", "[0.1, null]", "[NaN]", "[Infinity]", "0.5"])
-def test_losses_that_are_no_numbers_are_reported(tmp_path: Path, losses: str) -> None:
-    good = make_run(tmp_path, "gem", tracked=2)
-    bad = make_run(tmp_path, tracked=2)
-    lines = bad.metrics_path.read_text().splitlines()
-    lines[1] = lines[1].replace('"old_losses": [0.1]', f'"old_losses": {losses}')
-    bad.metrics_path.write_text("\n".join(lines) + "\n")
-    found = gather([tmp_path])
-    assert [run.name for run in found.runs] == [good.name]
-    assert "line 2: old_losses" in found.skipped[0].reason
-
-
-def test_an_unfinished_run_shows_its_tasks_so_far(tmp_path: Path) -> None:
-    run = make_run(tmp_path, finished=False, tasks=2)
-    (found,) = gather([run.path]).runs
-    assert not found.finished
-    assert found.accuracy.tasks == 2
-    (section,) = sections([found])
-    assert section.series[0].figure("acc") is None
-    assert section.shown[0].shown == (found,)
-
-
-def test_series_are_what_differs_in_more_than_the_seed(lab: Path) -> None:
-    (section,) = sections(gather([lab]).runs)
-    assert [(s.label, len(s.runs)) for s in section.series] == [
-        ("finetune", 2), ("gem", 2), ("adam-nscl (a=10)", 2), ("adam-nscl (a=1000)", 2),
-    ]  # fmt: skip
-    assert section.unlike == ()
-    assert section.twins == ()
-
-
-def test_the_same_seed_twice_counts_once(tmp_path: Path) -> None:
-    plain = make_run(tmp_path, seed=0)
-    watched = make_run(tmp_path, seed=0, tracked=2)
-    (section,) = sections(gather([tmp_path]).runs)
-    assert [run.name for run in section.series[0].runs] == [watched.name]
-    assert [run.name for run in section.twins] == [plain.name]
-
-
-def test_what_is_not_alike_is_reported(tmp_path: Path) -> None:
-    make_run(tmp_path, "finetune")
-    make_run(tmp_path, "gem", settings={"bn_stats": "frozen"})
-    (section,) = sections(gather([tmp_path]).runs)
-    assert section.unlike == ("bn_stats",)

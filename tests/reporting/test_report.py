@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nscl.reporting import ReportError, Written, gather, sections, write_report
+from nscl.reporting import Written, gather, sections, write_report
 from nscl.reporting.page.html import render
 from nscl.reporting.plot_data.missing import SPECTRAL
 from nscl.results.records import spectra as spectra_file
@@ -62,38 +62,6 @@ def test_the_same_runs_make_the_same_bytes(tmp_path: Path) -> None:
     for file in one.rglob("*.*"):
         if file.is_file():
             assert file.read_bytes() == (two / file.relative_to(one)).read_bytes(), file
-
-
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        (lambda out: (out / "thesis.tex").write_text("x"), "holds something that is not a report"),
-        (lambda out: (out / "manifest.json").write_text("{}"), "is not that of a report"),
-        (lambda out: (out / "manifest.json").write_text("{"), "choose another --out"),
-        (
-            lambda out: (out / "manifest.json").write_text(
-                json.dumps({"kind": "nscl report", "files": ["../../precious"]})
-            ),
-            "is not that of a report",
-        ),
-        (
-            lambda out: [
-                (out / "manifest.json").write_text('{"kind": "nscl report", "files": []}'),
-                (out / "tables.md").write_text("mine"),
-            ],
-            "was not made by nscl report",
-        ),
-    ],
-)
-def test_a_folder_of_something_else_is_refused(tmp_path: Path, prepare, message: str) -> None:  # type: ignore[no-untyped-def]
-    run = make_run(tmp_path / "runs")
-    out = tmp_path / "out"
-    out.mkdir()
-    prepare(out)
-    before = {f.name: f.read_bytes() for f in out.iterdir()}
-    with pytest.raises(ReportError, match=message):
-        write_report([run.path], out)
-    assert {f.name: f.read_bytes() for f in out.iterdir()} == before
 
 
 def test_a_report_inside_the_runs_is_no_run(tmp_path: Path) -> None:

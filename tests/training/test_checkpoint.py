@@ -185,6 +185,12 @@ def test_damaged_checkpoints_are_distinguished(name: str, damage: str, tmp_path:
         checkpoint.load()
 
 
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    Checkpoint(tmp_path, "one").save_epoch(Place(), {"weight": 1.0})
+    with pytest.raises(FormatError, match=r"epoch\.pt is the checkpoint of another run; move it"):
+        Checkpoint(tmp_path, "other").load()
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")

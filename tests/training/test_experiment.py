@@ -56,7 +56,7 @@ def test_every_method_learns_from_class_folders(
     assert 0 <= result.acc <= 100
 
 
-@pytest.mark.parametrize("method", ["finetune", "joint"])
+@pytest.mark.parametrize("method", ["finetune", "joint", "gd-wild"])
 def test_pictures_decoded_while_training_give_the_same_run(
     method: str, pictures: Path, tmp_path: Path
 ) -> None:

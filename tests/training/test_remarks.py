@@ -67,7 +67,7 @@ def test_guessing_stays_below_the_level_in_most_draws(labels: list[int]) -> None
     assert 0.94 < float((hits <= chance(torch.tensor(labels))).double().mean()) < 0.999
 
 
-def test_a_rate_that_ends_at_chance_is_said_in_the_result(tmp_path: Path) -> None:
+def test_a_rate_that_ends_at_chance_stands_in_the_result(tmp_path: Path) -> None:
     lost = nscl.run(small("finetune", tmp_path, optim={"name": "sgd", "lr": 1e-9, "epochs": 1}))
     assert "no better than chance" in lost.remarks[-1]
     assert Result.read(tmp_path / lost.directory).remarks == lost.remarks
@@ -90,7 +90,7 @@ def dark_after_light() -> TaskStream:
 
 
 @pytest.mark.parametrize("bn_stats", ["shared", "frozen", "per_task"])
-def test_statistics_that_moved_far_are_said_in_the_result_and_the_log(
+def test_statistics_that_moved_far_stand_in_the_result_and_the_log(
     bn_stats: str, tmp_path: Path
 ) -> None:
     given = {"model": {"name": "convnet", "width": 4}, "bn_stats": bn_stats, "data": {"first": 2},

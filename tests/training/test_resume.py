@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nscl.methods import METHODS
-from nscl.results import FormatError, RunDirectory, RunLockedError
+from nscl.results import RunDirectory, RunLockedError
 from nscl.training.config.build import build_config
 from nscl.training.experiment import run
 from tests.runs import AtStep, nscl, small
@@ -168,21 +168,3 @@ def test_a_run_that_another_process_finished_meanwhile_is_read_back(
     log = directory.metrics_path.read_bytes()
     assert run(config).to_dict() == first.to_dict()
     assert directory.metrics_path.read_bytes() == log
-
-
-@pytest.mark.parametrize("damage", ["truncated", "foreign"])
-def test_a_broken_checkpoint_is_a_clear_error(damage: str, tmp_path: Path) -> None:
-    config = small("finetune", tmp_path)
-    directory = RunDirectory(tmp_path / run(config).directory)
-    directory.result_path.unlink()
-    checkpoint = directory.checkpoint_path / "epoch.pt"
-    if damage == "truncated":
-        checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
-        message = "truncated"
-    else:
-        other = RunDirectory(tmp_path / run(small("finetune", tmp_path, seed=1)).directory)
-        checkpoint.write_bytes((other.checkpoint_path / "epoch.pt").read_bytes())
-        message = "another run"
-    with pytest.raises(FormatError, match=message):
-        run(config)
-    assert not directory.is_finished

@@ -5,7 +5,6 @@ from torch import Tensor
 from nscl.data import Batches, EpisodicMemory
 from nscl.data.errors import DataError
 from nscl.data.inputs import count
-from nscl.data.stored.digest import stream_digest
 from nscl.data.tasks import Split, Task, TaskStream
 from nscl.data.texts.split import TextSplit, trimmed
 
@@ -94,16 +93,6 @@ def test_an_episodic_memory_keeps_tokens_and_masks() -> None:
     assert isinstance(kept, dict)
     assert isinstance(loaded, dict)
     assert all(torch.equal(kept[name], loaded[name]) for name in kept)
-
-
-def test_a_digest_sees_every_token_and_every_mask() -> None:
-    one = stream(texts())
-    inputs = {name: tensor.clone() for name, tensor in texts().inputs.items()}
-    inputs["input_ids"][0, 0] = 19
-    assert stream_digest(one) == stream_digest(stream(texts()))
-    assert stream_digest(one) != stream_digest(
-        stream(TextSplit(inputs, texts().labels, vocabulary=20))
-    )
 
 
 def wrong(**changed: Tensor) -> TextSplit:

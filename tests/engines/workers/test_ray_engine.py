@@ -20,8 +20,6 @@ from nscl.engines.display.board import NO_LIMIT, Board
 from nscl.engines.execute import execute
 from nscl.engines.job import Ending, Job
 from nscl.engines.workers.ray_engine import ClusterError, RayEngine
-from nscl.engines.workers.ray_worker import train
-from nscl.results import RunLock
 from nscl.training.experiment import run
 from tests.engines.jobs import job
 from tests.runs import nscl, small
@@ -105,18 +103,6 @@ def test_runs_ask_for_a_gpu_where_they_want_one(
     monkeypatch.setattr(ray, "nodes", stand_in({"CPU": 8.0}).nodes)
     with pytest.raises(ClusterError, match="no node has one: use --device cpu"):
         engine.start(job(tmp_path, device="cuda"))
-
-
-def test_a_run_of_another_process_is_no_failed_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    made = job(tmp_path)
-    made.directory.path.mkdir()
-    with RunLock(made.directory.lock_path):
-        state, error = train(made.config.model_dump_json(), str(made.log), str(tmp_path))
-    assert state == "locked"
-    assert f"is being worked on by process {os.getpid()} " in error
 
 
 def free_port() -> int:

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nscl.errors import NsclError
 from nscl.methods.base import Phase
 from nscl.methods.instaparam.method import InstAParam
 from nscl.training.checkpoint import Place
@@ -23,12 +22,6 @@ from tests.methods.digits import last_epoch
 from tests.methods.labs import stream
 from tests.methods.setups import batch_of, frozen, made, moved, train
 from tests.runs import small
-
-
-@pytest.mark.parametrize("kernels", [(4, 3), (3, 3), ()])
-def test_kernels_must_be_odd_and_different(kernels: tuple[int, ...], tmp_path: Path) -> None:
-    with pytest.raises(NsclError, match="kernels must be different odd sizes"):
-        small("instaparam", tmp_path, options={"kernels": kernels})
 
 
 def setup(

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from nscl.methods.base import Batch, Phase
 from nscl.methods.instaparam.method import InstAParam
-from nscl.methods.regularization.importance_pass import PassOptions, pass_batches
 from nscl.methods.regularization.penalty import shared_parameters
 from nscl.training.config.schema import Optim
 from nscl.training.optimizers import set_rates
@@ -127,23 +126,6 @@ def test_the_temperature_falls_with_the_phase(tmp_path: Path) -> None:
         method.loss(batch, phase)
         found.append(method.metrics()["temperature"])
     assert found == pytest.approx([1.0, 0.75, 0.5], abs=0.01)
-
-
-@pytest.mark.parametrize("scenario", ["task", "domain"])
-def test_fisher_information_is_a_loop_over_images(scenario: str, tmp_path: Path) -> None:
-    setup, method = exact(tmp_path, ewc=EWC, scenario=scenario)
-    train(setup, 0, Phase(), steps=2)
-    method.end_task(0)
-    plain = PassOptions(samples=None, stats_augment=False)
-    split = setup.stream[0].train
-    batches = list(pass_batches(method.lab, split, 0, plain, unit="batch_scaled"))
-    assert len(batches) > 1
-    found = method.penalty.importance
-    slow = slow_fisher(method, batches, 0, list(found))
-    assert set(found) == set(shared_parameters(method.lab))
-    for name, fisher in found.items():
-        assert torch.allclose(fisher, slow[name], rtol=1e-8, atol=1e-14), name
-        assert torch.equal(method.penalty.centre[name], method.model.get_parameter(name)), name
 
 
 def test_every_task_but_the_last_adds_its_own_penalty(tmp_path: Path) -> None:

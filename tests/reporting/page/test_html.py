@@ -88,9 +88,9 @@ def test_every_run_says_which_method_it_is_of(tmp_path: Path) -> None:
 
 
 def test_the_sentence_and_where_numbers_come_from_stand_above_the_table(tmp_path: Path) -> None:
-    said = {"date": "2026-01-31T10:00Z", "commit": "0123456789ab", "processor": "A <processor>"}
-    make_run(tmp_path, "ewc", environment=said)
-    make_run(tmp_path, "gem", stores="data", environment=said)
+    recorded = {"date": "2026-01-31T10:00Z", "commit": "0123456789ab", "processor": "A <processor>"}
+    make_run(tmp_path, "ewc", environment=recorded)
+    make_run(tmp_path, "gem", stores="data", environment=recorded)
     page = render(sections(gather([tmp_path]).runs))
     above = html.unescape(page[: page.index('<table class="results">')])
     assert "Of 2 methods, best without old data: ewc with ACC " in above

@@ -1,14 +1,10 @@
 """Tables hold what a plain computation gives."""
 
-import csv
-import io
 import statistics
 from pathlib import Path
 
 from nscl.metrics import AccuracyMatrix
 from nscl.reporting import Table, gather, make_table, sections
-from nscl.reporting.tables.formats import csv_tables, markdown
-from nscl.reporting.tables.latex import latex
 from tests.reporting.making import make_run, matrix, result
 
 
@@ -22,28 +18,6 @@ def test_mean_and_deviation_are_those_of_the_seeds(table: Table) -> None:
     assert cells["bwt"].text == f"−{-statistics.mean(bwts):.2f} ± {statistics.stdev(bwts):.2f}"
     assert cells["ms_per_step"].text == "4.50 ± 0.71"
     assert cells["memory_ratio"].text == "1.50 ± 0.00"
-
-
-def test_pools_and_budgets_stand_beside_the_numbers(tmp_path: Path) -> None:
-    make_run(tmp_path, "gem", stores="data", notes={"images kept per class": 5})
-    for method in ("gd-wild", "muc-mas"):
-        make_run(tmp_path, method, notes={"pool": "a_pool@32x32"})
-    make_run(tmp_path, "muc-mas", seed=1, notes={"pool": "another"})
-    (section,) = sections(gather([tmp_path]).runs)
-    table = make_table(section)
-    assert "\nImages kept per class 5: gem.\n" in markdown([table])
-    assert "\nPool a_pool@32x32: gd-wild, muc-mas.\n" in markdown([table])
-    assert r"Pool a\_pool@32x32: " in latex([table])
-    assert "\nPool another: muc-mas.\n" in markdown([table])
-    rows = {row["label"]: row for row in csv.DictReader(io.StringIO(csv_tables([table])))}
-    assert rows["gem"]["remarks"] == "images kept per class 5"
-    assert rows["muc-mas"]["remarks"] == "pool a_pool@32x32; pool another"
-
-
-def test_no_minus_zero(tmp_path: Path) -> None:
-    make_run(tmp_path, tasks=1)
-    (section,) = sections(gather([tmp_path]).runs)
-    assert make_table(section).rows[0].cells[1].text == "0.00"
 
 
 def made(root: Path, stores: dict[str, str], **last: float) -> Table:

@@ -8,8 +8,8 @@ from nscl.training.config.build import build_config, complete
 from nscl.training.config.schema import ConfigError, RunConfig
 
 
-def config(**said: Any) -> RunConfig:
-    return build_config("clinc150-10", {"method": "finetune", **said})
+def config(**given: Any) -> RunConfig:
+    return build_config("clinc150-10", {"method": "finetune", **given})
 
 
 def test_the_tokenizer_is_part_of_the_name() -> None:
@@ -50,7 +50,7 @@ def test_methods_of_pictures(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         {"data": {"augment": "crop-flip"}},
         {"data": {"size": 8}},
@@ -58,11 +58,11 @@ def test_methods_of_pictures(method: str) -> None:
         {"model": {"memory_format": "channels_last"}},
     ],
 )
-def test_settings_of_pictures(said: dict[str, Any]) -> None:
-    ((table, values),) = said.items()
+def test_settings_of_pictures(given: dict[str, Any]) -> None:
+    ((table, values),) = given.items()
     option = f"{table}.{next(iter(values))}"
     with pytest.raises(ConfigError, match=f"option '{option}' = .* is for pictures, and clinc"):
-        config(**said)
+        config(**given)
 
 
 def test_presets_of_texts() -> None:

@@ -1,20 +1,22 @@
-"""All figures of a section: what is drawn, and that it is readable."""
+"""All figures of a section as they are drawn: readable, no taller than a page, marked, saved."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from nscl.reporting import Section, gather, sections
-from nscl.reporting.figures import not_drawn, plans
+from nscl.reporting import Section
+from nscl.reporting.figures import plans
 from nscl.reporting.figures.curves import acc_after_task, step_time, task_accuracy
-from nscl.reporting.figures.drawing import draw
+from nscl.reporting.figures.drawing import draw, render
 from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.plans import Plan
 from nscl.reporting.figures.spectrum import singular_values
 from nscl.reporting.figures.style import laid_out, styled
-from tests.reporting.making import make_run
+from nscl.reporting.plot_data.missing import LeftOut
 
 
 @pytest.mark.parametrize(
@@ -67,19 +69,14 @@ def test_unfinished_runs_are_marked(ablated: Section) -> None:
     assert title.replace("\n", " ") == "adam-nscl (switch=24) (unfinished)"
 
 
-def test_spectra_are_drawn_of_every_method_first(ablated: Section) -> None:
-    names = [plan.name for plan in plans(ablated, set())]
-    spectral = [name for name in names if name.startswith("singular-values")]
-    assert len(spectral) == 6
-    assert spectral[-1] == "singular-values-6-connector"
-
-
-def test_spectra_that_are_not_drawn_are_reported(tmp_path: Path) -> None:
-    for i in range(8):
-        make_run(tmp_path, f"method-{i}", tasks=1, layers={"one": 4})
-    (section,) = sections(gather([tmp_path]).runs)
-    (found,) = not_drawn(section, set())
-    assert found.name == "singular-values of 2 more series"
-    assert [series.name for series in not_drawn(section, {"spectra of method-0"})] == [
-        "singular-values of 1 more series"
-    ]
+def test_a_figure_is_saved_in_the_formats_asked_for_or_left_out_with_a_reason(
+    section: Section,
+) -> None:
+    (plan,) = (plan for plan in plans(section, set()) if plan.name == "acc-bwt")
+    files = render(plan, ["svg", "png"])
+    assert isinstance(files, dict)
+    assert files["svg"].startswith(b"<?xml")
+    assert files["png"].startswith(b"\x89PNG")
+    assert b"<dc:date>" not in files["svg"]
+    empty = Plan("acc-bwt", "acc_bwt", (replace(section, series=()),))
+    assert render(empty, ["svg"]) == LeftOut("acc-bwt", "no run is finished")

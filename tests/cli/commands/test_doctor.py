@@ -1,0 +1,28 @@
+"""``nscl doctor``: what this machine has, for people and as JSON."""
+
+import json
+
+import pytest
+
+from nscl.cli.app import call
+
+
+def test_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["packages"]["torch"].startswith("2.")
+    assert found["data"]["split-digits-5"] == {"ready": True, "state": "embedded"}
+    assert found["nscl"]
+    assert "cpu" in found["devices"]
+
+
+def test_doctor_says_what_to_install_and_to_fetch(
+    here: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nscl.cli.commands.doctor._version", lambda name: "")
+    assert call(["doctor"]) == 0
+    rows = {line.split()[0]: line.rstrip() for line in capsys.readouterr().out.splitlines()}
+    assert rows["torch"].endswith("missing: pip install 'nscl[lab]'")
+    assert rows["ray"].endswith("not installed (optional)")
+    assert rows["split-digits-5"].endswith("embedded")
+    assert rows["split-cifar10-5"].endswith("missing  (nscl data fetch split-cifar10-5)")
