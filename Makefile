@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 # Test processes side by side.
 JOBS ?= 2
 # What needs libraries that `make test` does without.
-INTEGRATIONS := tests/integrations src/nscl/integrations
+INTEGRATIONS := tests/integrations src/nscl/integrations $(addprefix tests/training/tracking/,\
+  test_tensorboard_files.py test_wandb_run.py)
 
 .PHONY: help demo test test-slow test-integrations test-browser bench docs lint format clean
 .DEFAULT_GOAL := help
@@ -38,7 +39,7 @@ test: lint  ## everything that must hold before a change lands (under 10 minutes
 
 test-integrations: $(READY)  ## with transformers, PEFT, accelerate and Lightning: installs them (under 10 minutes)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  --editable ".[lab,hf,peft,lightning,text]" pytorch-lightning
+	  --editable ".[lab,hf,peft,lightning,text,tensorboard,wandb]" pytorch-lightning
 	@# Avalanche needs torchvision, and one that was built for another torch breaks transformers too.
 	@if $(BIN)/python -c "import torchvision" 2>/dev/null; then \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt avalanche-lib; \
