@@ -3,8 +3,10 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
@@ -15,6 +17,7 @@ from nscl.methods import METHODS
 from nscl.results import config_hash
 from tests.runs import nscl
 
+ROOT = Path(__file__).parents[2]
 QUICK = ("--data.first", "2", "--optim.epochs", "1", "--threads", "1")
 
 
@@ -257,6 +260,19 @@ def test_doctor_says_what_to_install(
     monkeypatch.setattr("nscl.cli.commands.doctor._version", lambda name: "")
     assert call(["doctor"]) == 0
     assert "missing: pip install 'nscl[lab]'" in capsys.readouterr().out
+
+
+def test_doctor_names_every_extra_and_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].keys() - {"lab"}  # what the command itself needs
+    monkeypatch.setattr("nscl.cli.commands.doctor._version", lambda name: None)
+    assert call(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert extras == {*re.findall(r"optional: pip install 'nscl\[(\w+)\]'", shown)}
+    assert call(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["optional"]["tensorboard"] is None
 
 
 def test_a_terminal_gets_a_live_picture(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_after_a_stop_and_resume_it_is_one_run_with_every_row_once(
         if "epoch 2" in line:
             break
     process.send_signal(number)
-    process.communicate(timeout=120)
+    process.communicate(timeout=240)
     (folder,) = (tmp_path / "runs").iterdir()
     assert not RunDirectory(folder).is_finished
     before = described(folder).run_id
@@ -122,7 +122,7 @@ def test_without_a_key_one_line_says_what_to_do(
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # should it ask all the same
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     process = nscl("run", *COMMAND, cwd=tmp_path, stdin=-3)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 2
     (line,) = errors.splitlines()
     assert line.startswith("nscl: --track wandb: ")
