@@ -6,9 +6,10 @@ READY := $(VENV)/.ready
 # Test processes side by side.
 JOBS ?= 2
 # What needs libraries that `make test` does without.
-INTEGRATIONS := tests/integrations src/nscl/integrations
+INTEGRATIONS := tests/integrations src/nscl/integrations $(addprefix tests/training/tracking/,\
+  test_tensorboard_files.py test_wandb_run.py)
 
-.PHONY: help demo test test-slow test-integrations test-browser bench docs lint format clean
+.PHONY: help demo test test-slow test-integrations test-browser bench docs dist lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## what can be done here
@@ -36,9 +37,9 @@ test: lint  ## everything that must hold before a change lands (under 10 minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal --durations 15 \
 	  $(addprefix --ignore ,$(INTEGRATIONS))
 
-test-integrations: $(READY)  ## with transformers, PEFT, accelerate and Lightning: installs them (under 10 minutes)
+test-integrations: $(READY)  ## with transformers, PEFT, Lightning, TensorBoard, W&B ...: installs them (under 10 minutes)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  --editable ".[lab,hf,peft,lightning,text]" pytorch-lightning
+	  --editable ".[lab,hf,peft,lightning,text,tensorboard,wandb]" pytorch-lightning
 	@# Avalanche needs torchvision, and one that was built for another torch breaks transformers too.
 	@if $(BIN)/python -c "import torchvision" 2>/dev/null; then \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt avalanche-lib; \
@@ -48,7 +49,7 @@ test-integrations: $(READY)  ## with transformers, PEFT, accelerate and Lightnin
 
 test-slow: $(READY)  ## the long proofs, and the notebooks
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	  --editable ".[lab,ray,hf,peft,text]" --group notebooks
+	  --editable ".[lab,ray,hf,peft,text]" --group notebooks --group dist
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow
 
 test-browser: $(READY)  ## the report's page in a real browser; installs chromium where it may
@@ -65,6 +66,13 @@ docs: $(READY)  ## the documentation as a site in site/, every link checked; ins
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group docs
 	@$(BIN)/mkdocs build --strict --quiet
 	@echo "site: python3 -m http.server --directory site"
+
+dist: $(READY)  ## wheel and sdist in dist/, checked, and the wheel run in an empty environment (minutes)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group dist
+	@rm -rf dist
+	PIP_CONSTRAINT=$(abspath constraints.txt) $(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	NSCL_DIST=$(abspath dist) $(BIN)/python -m pytest -m "slow or not slow" tests/test_dist.py
 
 lint: $(READY)  ## style, types, direction of imports
 	$(BIN)/ruff check .

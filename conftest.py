@@ -19,9 +19,15 @@ settings.register_profile(
 settings.load_profile("nscl")
 
 # Adapters import their frameworks, which not every environment has.
-FRAMEWORKS = ("lightning", "peft", "transformers")
-missing = [name for name in FRAMEWORKS if find_spec(name) is None]
-collect_ignore_glob = [f"src/nscl/integrations/{name}*.py" for name in missing]
+ADAPTERS = {
+    "lightning": "integrations",
+    "peft": "integrations",
+    "transformers": "integrations",
+    "tensorboard": "training/tracking",
+    "wandb": "training/tracking",
+}
+missing = [name for name in ADAPTERS if find_spec(name) is None]
+collect_ignore_glob = [f"src/nscl/{ADAPTERS[name]}/{name}*.py" for name in missing]
 
 
 @pytest.fixture(autouse=True)

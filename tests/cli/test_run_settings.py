@@ -24,7 +24,7 @@ def test_only_help_texts_differ_from_those_of_a_run(kind: type[RunConfig]) -> No
         assert field.description
     texts = {name: field.description for name, field in kind.model_fields.items()}
     own = {n for n, text in texts.items() if text != RunConfig.model_fields[n].description}
-    assert own <= {"threads", "preset", "device", "data_dir"}
+    assert own <= {"threads", "preset", "device", "data_dir", "track"}
 
 
 def _plain(annotation: Any) -> Any:

@@ -52,7 +52,9 @@ def test_axes_take_lists_words_and_numbers() -> None:
     assert grid_points({}) == [{}]
 
 
-@pytest.mark.parametrize("name", ["seed", "method", "benchmark", "out", "threads", "data-dir"])
+@pytest.mark.parametrize(
+    "name", ["seed", "method", "benchmark", "out", "threads", "data-dir", "track"]
+)
 def test_what_names_a_run_is_not_varied(name: str) -> None:
     with pytest.raises(NsclError, match="not an option to vary"):
         make_variant("finetune", {name: 1})

@@ -72,7 +72,7 @@ class PlanOutcome:
 def execute(jobs: Sequence[Job], engine: Engine, board: Board) -> PlanOutcome:
     """Run what is not finished, side by side as far as the engine allows."""
     runs = list({job.name: job for job in jobs}.values())
-    finished = {job.name for job in runs if job.directory.is_finished}
+    finished = {job.name for job in runs if job.is_done}
     queue = RunQueue(job for job in runs if job.name not in finished)
     endings = [ended_before(job) for job in runs if job.name in finished]
     with StopSignal() as signal:

@@ -8,6 +8,7 @@ from typing import Literal
 from nscl.data.catalogue import find_benchmark
 from nscl.results import FormatError, Result, RunDirectory
 from nscl.training.config.schema import RunConfig
+from nscl.training.tracking.tracker import is_tracked
 
 EndState = Literal["done", "failed", "killed", "stopped", "locked"]
 
@@ -43,6 +44,11 @@ class Job:
     def is_begun(self) -> bool:
         """Whether there is something to continue."""
         return (self.directory.checkpoint_path / "epoch.pt").exists()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has its result, and has been sent to the tracker that is asked for."""
+        return self.directory.is_finished and is_tracked(self.config.track, self.directory.path)
 
     def result(self) -> Result | None:
         """Its result, if it has one that can be read."""

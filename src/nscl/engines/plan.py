@@ -15,6 +15,7 @@ from nscl.training.config.build import build_config
 from nscl.training.config.layers import merge
 from nscl.training.config.schema import ConfigError
 from nscl.training.config.short_names import full_name
+from nscl.training.tracking.tracker import check_library
 
 Settings = Mapping[str, Any]
 NOT_VARIED = {
@@ -27,6 +28,7 @@ NOT_VARIED = {
     "device": "--device",
     "threads": "--threads",
     "data_dir": "--data-dir",
+    "track": "--track",
 }
 
 
@@ -199,6 +201,12 @@ def check_models(jobs: Iterable[Job]) -> None:
     for name in dict.fromkeys(job.config.model.name for job in jobs):
         if pretrained.is_pretrained(name):
             pretrained.check(name)
+
+
+def check_trackers(jobs: Iterable[Job]) -> None:
+    """Report once, before any process starts, that the library of --track is missing."""
+    for name in dict.fromkeys(job.config.track for job in jobs):
+        check_library(name)
 
 
 def _as_text(value: Any) -> str:

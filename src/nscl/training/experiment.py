@@ -15,6 +15,7 @@ from nscl.training.process.device import Ranks
 from nscl.training.process.interrupt import StopSignal
 from nscl.training.setup import Setup
 from nscl.training.task_loop import TaskLoop
+from nscl.training.tracking.tracker import check_library, track_finished
 
 
 def run(
@@ -42,9 +43,12 @@ def run(
 
 
 def _run(config: RunConfig, ranks: Ranks, display: Display, stream: TaskStream | None) -> Result:
+    check_library(config.track)
     record = _record(config)
     directory = RunDirectory(config.out / record.name)
     if directory.is_finished:
+        if ranks.is_first:
+            track_finished(config.track, directory)
         return directory.result()
     setup = Setup.build(config, ranks, stream=stream)
     try:

@@ -1,4 +1,4 @@
-"""How far a run has come, and the files that record it: log, checkpoint, spectra."""
+"""How far a run has come, and what records it: log, tracker, checkpoint, spectra."""
 
 import time
 from dataclasses import dataclass, field
@@ -15,6 +15,7 @@ from nscl.results.records import spectra
 from nscl.training.checkpoint import Checkpoint, Place, SavedState
 from nscl.training.display.tally import Tally
 from nscl.training.setup import Setup
+from nscl.training.tracking.tracker import Tracker, TrackName
 
 
 @dataclass
@@ -69,15 +70,20 @@ class RunFigures:
 class Journal:
     """Writes a run's files; on all ranks but the first it writes nothing."""
 
-    def __init__(self, directory: RunDirectory, setup: Setup, *, writes: bool) -> None:
+    def __init__(
+        self, directory: RunDirectory, setup: Setup, *, writes: bool, track: TrackName = "none"
+    ) -> None:
         self.directory, self.setup = directory, setup
+        self.track: TrackName = track if writes else "none"
+        self.tracker = Tracker()  # until ``resume`` knows which records count
         self.checkpoint = Checkpoint(directory.checkpoint_path, directory.name)
         self.log = MetricsLog(directory.metrics_path) if writes else None
 
     def record(self, record: dict[str, Any]) -> None:
-        """Add a line to the log."""
+        """Add a line to the log, and send it on."""
         if self.log is not None:
             self.log.append(record)
+            self.tracker.record(record)
 
     def save_task(self, task: int) -> None:
         """Save what the method keeps during the task."""
@@ -105,6 +111,11 @@ class Journal:
 
     def resume(self) -> tuple[RunFigures, SavedState | None]:
         """Continue from the last checkpoint, or start."""
+        found = self._restored()
+        self.tracker = Tracker.open(self.track, self.directory)
+        return found
+
+    def _restored(self) -> tuple[RunFigures, SavedState | None]:
         if not self.checkpoint.exists:
             if self.log is not None:
                 self.log.truncate_to(0)
@@ -128,6 +139,7 @@ class Journal:
             spectra.add_task(self.directory.spectra_path, task, layers)
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log and the tracker."""
         if self.log is not None:
             self.log.close()
+        self.tracker.close()

@@ -44,7 +44,7 @@ class TaskLoop:
         self.config, self.directory, self.ranks = config, directory, ranks
         self.setup, self.method = setup, setup.method
         self.display, self.signal = display, signal
-        self.journal = Journal(directory, setup, writes=ranks.is_first)
+        self.journal = Journal(directory, setup, writes=ranks.is_first, track=config.track)
         self.progress = RunFigures()
 
     def run(self) -> Result:

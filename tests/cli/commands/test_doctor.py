@@ -1,10 +1,15 @@
 """``nscl doctor``: what this machine has, for people and as JSON."""
 
 import json
+import re
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from nscl.cli.app import call
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,6 +28,19 @@ def test_doctor_says_what_to_install_and_to_fetch(
     assert call(["doctor"]) == 0
     rows = {line.split()[0]: line.rstrip() for line in capsys.readouterr().out.splitlines()}
     assert rows["torch"].endswith("missing: pip install 'nscl[lab]'")
-    assert rows["ray"].endswith("not installed (optional)")
+    assert rows["ray"].endswith("not installed (optional: pip install 'nscl[ray]')")
     assert rows["split-digits-5"].endswith("embedded")
     assert rows["split-cifar10-5"].endswith("missing  (nscl data fetch split-cifar10-5)")
+
+
+def test_every_extra_and_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].keys() - {"lab"}  # what the command itself needs
+    monkeypatch.setattr("nscl.cli.commands.doctor._version", lambda name: None)
+    assert call(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert extras == {*re.findall(r"optional: pip install 'nscl\[(\w+)\]'", shown)}
+    assert call(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["optional"]["tensorboard"] is None

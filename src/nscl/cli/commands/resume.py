@@ -15,15 +15,17 @@ if TYPE_CHECKING:
     from nscl.training.config.schema import RunConfig as ResumeSettings
 else:
     ResumeSettings = settings_type(
-        ["device", "threads", "data_dir"],
+        ["device", "threads", "data_dir", "track"],
         help={
             "device": "Another device than the first time.",
             "threads": "Another number of threads.",
             "data_dir": "Where the data are, if not where they were.",
+            "track": "Another tracker than the first time, or none.",
         },
     )
 
 SAME_PLACE = nothing_given(ResumeSettings)
+PLACE = ("device", "threads", "track")  # what config.json has of the first time
 
 
 def resume(
@@ -59,7 +61,7 @@ def resume(
     if not directory.config_path.exists():
         raise NsclError(f"{run} is not a run: it has no config.json")
     record = directory.identity()
-    before = {k: record.environment[k] for k in ("device", "threads") if k in record.environment}
+    before = {k: record.environment[k] for k in PLACE if k in record.environment}
     settings = merge({**record.config, **before}, {**given(place), "out": run.parent})
     config = complete(validated(RunConfig, settings))
     _check_same(run, record, config)

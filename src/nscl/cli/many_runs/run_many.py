@@ -13,7 +13,7 @@ from nscl.engines.display.board import Board, choose_board
 from nscl.engines.display.text import count_runs
 from nscl.engines.execute import Engine, PlanOutcome, execute
 from nscl.engines.job import Job
-from nscl.engines.plan import check_data, check_models, parse_seeds
+from nscl.engines.plan import check_data, check_models, check_trackers, parse_seeds
 from nscl.engines.plan_file import PlanFile
 from nscl.engines.summary import footnotes, summarise, table
 from nscl.engines.workers.local import Local, available_cores
@@ -90,6 +90,7 @@ def run_plan(
     runs = plan.jobs(side_by_side=sharing(engine, jobs))
     if engine == "local":
         check_models(runs)
+        check_trackers(runs)
     place = open_engine(engine, jobs=jobs, address=address)
     lines = (file.description, *notes) if file.description else notes
     return run_all(runs, place, quiet=quiet, json=json, notes=lines, expected=file.expected)

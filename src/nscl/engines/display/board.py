@@ -34,7 +34,7 @@ class Board:
     def start(self, runs: Sequence[Job]) -> None:
         """Take up the plan."""
         self.runs = list(runs)
-        self.earlier = {job.name for job in runs if job.directory.is_finished}
+        self.earlier = {job.name for job in runs if job.is_done}
         # Checked now: when a run is reported to have begun, it may have written a checkpoint.
         self.begun = {job.name for job in runs if job.is_begun} - self.earlier
         self.states = {

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
 
 from nscl.errors import NsclError
 from nscl.results import recorded_preset, run_name
+from nscl.training.tracking.tracker import TrackName
 
 if TYPE_CHECKING:
     from nscl.methods.base import Method, Options
@@ -199,6 +200,9 @@ class RunConfig(Part):
     """The folder of run folders. Without: runs."""
     label: str | None = Field(None, min_length=1)
     """What reports call it; its method and unusual options if not given."""
+    track: TrackName = "none"
+    """Write losses, accuracies and rates for TensorBoard or W&B too; needs nscl[tensorboard] or
+    nscl[wandb]."""
 
     _resolved: ResolvedMethod | None = PrivateAttr(None)
 
@@ -226,7 +230,7 @@ class RunConfig(Part):
 
     def identity(self) -> dict[str, Any]:
         """What describes the experiment, ready for JSON; its hash names the run."""
-        elsewhere = {"device", "threads", "data_dir", "out", "label"}
+        elsewhere = {"device", "threads", "data_dir", "out", "label", "track"}
         # Absent unless asked for: runs made before it could be asked for keep their names.
         unasked = set() if self.track_old_losses else {"track_old_losses"}
         found = self.model_dump(
@@ -241,6 +245,7 @@ class RunConfig(Part):
         return found | {"preset": recorded_preset(self.preset)}
 
     def place(self) -> dict[str, Any]:
-        """Where and how it runs, without folders of one machine; and its label, if it has one."""
+        """Where and how it runs, without folders of one machine; label and tracker, if any."""
         label = {} if self.label is None else {"label": self.label}
-        return {"device": self.device, "threads": self.threads, **label}
+        track = {} if self.track == "none" else {"track": self.track}
+        return {"device": self.device, "threads": self.threads, **label, **track}
