@@ -18,7 +18,7 @@ from nscl.core.capture.data_pass import Forward, Loss
 from nscl.core.capture.losses import TEMPERATURE, Likelihood
 from nscl.core.checks.forget_layers import drop_layers, excluded_from
 from nscl.core.checks.layer_report import write_report
-from nscl.core.checks.other_weights import differing_parameters, layers_of
+from nscl.core.checks.other_weights import differing_layers
 from nscl.core.checks.sketches import (
     check_rank_is_used,
     check_same_rank,
@@ -130,9 +130,9 @@ class Memory(StoredMemory):
         """Read a memory for a model of the same architecture, with the options it was saved with.
 
         Load the model's weights first: layers in which they are neither those of the last
-        ``remember`` nor those at the time of ``save`` are warned about. Layers that are others by
-        now, or gone, are left out and left free with ``exclude``. Sharded weights are gathered for
-        the comparison, so every rank must call this.
+        ``remember`` nor those at the time of ``save`` are warned about. Name layers that have been
+        replaced or removed in ``exclude``: they are left out, and free. Sharded weights are
+        gathered for the comparison, so every rank must call this.
 
         >>> Memory.load("memory.safetensors", model, exclude=["fc"])  # doctest: +SKIP
         """
@@ -149,8 +149,8 @@ class Memory(StoredMemory):
         memory._replace(state)
         memory._live.restart(steps=UNKNOWN_STEPS)
         digests, parameters = serialization.read_digests(metadata), memory._live.parameters()
-        differing = differing_parameters(state.reference, digests, parameters)
-        memory._protections.warn_other_weights(layers_of(differing, state.blocks))
+        differing = differing_layers(state.reference, digests, parameters, state.blocks)
+        memory._protections.warn_other_weights(differing)
         return memory
 
     def protect(self, optimizer: Optimizer) -> Protection:
@@ -198,13 +198,12 @@ class Memory(StoredMemory):
         ``likelihood`` a batch with labels is weighed by the model's own ``.loss``, if its output
         has one. Padded positions count nowhere: ``mask`` is the key of the mask in a dict batch
         (default ``"attention_mask"``) or a function from the batch to it, ``[batch, positions]``
-        with 1 where a position is real. All or nothing: an exception
-        leaves the memory as it was. ``batch_mean`` averages every layer's input over the batch
-        first, as the authors' script does: weaker protection, for reproduction. In a
-        ``torch.distributed`` group every rank calls this with its part of the data and gets the
-        memory of the whole, made with the first rank's running statistics; where parameters are
-        sharded (``fully_shard``), a forward pass needs all ranks, so each must bring equally many
-        batches.
+        with 1 where a position is real. All or nothing: an exception leaves the memory as it was.
+        ``batch_mean`` averages every layer's input over the batch first, as the authors' script
+        does: weaker protection, for reproduction. In a ``torch.distributed`` group every rank calls
+        this with its part of the data and gets the memory of the whole, made with the first rank's
+        running statistics; where parameters are sharded (``fully_shard``), a forward pass needs all
+        ranks, so each must bring equally many batches.
         """
         data = TaskData(
             batches=batches,
@@ -264,10 +263,9 @@ class Memory(StoredMemory):
         self.flush()
         found = self._live.checked_inventory()
         forgotten = measure_forgetting(self.model, self._state, found, self)
-        if probe is not None:
-            measured = measure_probe(self.model, self.remembered, probe, forward)
-            forgotten = replace(forgotten, probe=measured)
-        return forgotten
+        if probe is None:
+            return forgotten
+        return replace(forgotten, probe=measure_probe(self.model, self.remembered, probe, forward))
 
     def merge(self, other: "Memory", *, same_tasks: bool = True) -> Report:
         """Take over what another memory of the same weights knows.

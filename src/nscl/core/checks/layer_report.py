@@ -45,7 +45,7 @@ def write_report(
 
 
 def _describe_computed(found: Inventory) -> Iterator[str]:
-    """The remark that these layers have no null space: no call of theirs multiplies a parameter."""
+    """The remark that these layers have no null space: none of their calls multiplies one."""
     trained = [name for name, p in found.plain.items() if p.requires_grad]
     names = [
         name or "model"
@@ -54,9 +54,8 @@ def _describe_computed(found: Inventory) -> Iterator[str]:
     ]
     if names:
         yield (
-            f"no null space: {listed(names)}: the weight of these layers is computed (weight norm "
-            "or another parametrization) or handed to a function by another module, so their "
-            "parameters are treated number by number, as norms= says"
+            f"no null space: {listed(names)}: the weight is computed (a parametrization) or used "
+            "by another module's function, so it is held number by number, as norms= says"
         )
 
 

@@ -18,12 +18,12 @@ from nscl.core.model.block import Block
 from nscl.core.report import listed
 
 
-def digest(tensor: Tensor) -> str:
+def tensor_digest(tensor: Tensor) -> str:
     """A short fingerprint of a tensor's dtype, shape and bytes.
 
-    >>> digest(torch.zeros(2)) == digest(torch.zeros(2).clone())
+    >>> tensor_digest(torch.zeros(2)) == tensor_digest(torch.zeros(2).clone())
     True
-    >>> digest(torch.zeros(2)) == digest(torch.tensor([0.0, 1e-30]))
+    >>> tensor_digest(torch.zeros(2)) == tensor_digest(torch.tensor([0.0, 1e-30]))
     False
     """
     flat = tensor.detach().cpu().contiguous().reshape(-1)
@@ -45,21 +45,24 @@ def digests_of_moved(
         for name, tensor in reference.items()
         if name in parameters and parameters[name].shape == tensor.shape
     }
-    return {name: digest(now) for name, now in _moved(known, parameters)}
+    return {name: tensor_digest(now) for name, now in _moved(known, parameters)}
 
 
-def differing_parameters(
+def differing_layers(
     reference: Mapping[str, Tensor],
     digests: Mapping[str, str],
     parameters: Mapping[str, Tensor],
+    blocks: Mapping[str, Block],
 ) -> list[str]:
-    """Parameters that are neither the reference nor what was digested when the memory was saved.
+    """Layers whose weights are neither the reference nor those digested by ``save``.
 
     The reference is compared in the parameter's own dtype: converting a model does not change it.
     Sharded parameters are gathered for this, so every rank must call it.
     """
     moved = _moved(reference, parameters)
-    return [name for name, now in moved if name not in digests or digests[name] != digest(now)]
+    return _layers_of(
+        [name for name, now in moved if digests.get(name) != tensor_digest(now)], blocks
+    )
 
 
 def _moved(
@@ -72,7 +75,7 @@ def _moved(
             yield name, now
 
 
-def layers_of(parameters: Sequence[str], blocks: Mapping[str, Block]) -> list[str]:
+def _layers_of(parameters: Sequence[str], blocks: Mapping[str, Block]) -> list[str]:
     """The layers that these parameters belong to, in the model's order; other modules after."""
     names = set(parameters)
     found = [block.name for block in blocks.values() if names & {*block.parameters}]
@@ -87,7 +90,6 @@ def describe_other_weights(layers: Sequence[str], *, pulls: bool) -> Iterator[st
         pulled = " acts_on='displacement' will pull them back there with the next step."
         yield (
             f"this memory was made of other weights than the model has in {listed(layers)}."
-            f"{pulled if pulls else ''} If they were trained further since then, go on. If not, "
-            "load the memory's own weights first, or call "
-            f"memory.forget({layers[0]!r}) for layers that are new on purpose"
+            f"{pulled if pulls else ''} If they were trained further since then, go on; if not, "
+            f"load the memory's own weights, or memory.forget({layers[0]!r}) if the layer is new"
         )
