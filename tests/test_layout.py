@@ -29,6 +29,7 @@ WITHOUT_TESTS = {
 #: Folders of tests that mirror no folder of the sources, and why.
 TESTS_OF_NO_FOLDER = {
     "benchmarks": "of benchmarks/, which stands beside the package",
+    "core/promises": "of what several modules of the core promise together",
     "golden": "of the runs under results/, whatever module names them",
 }
 
@@ -36,54 +37,6 @@ TESTS_OF_NO_FOLDER = {
 SAME_NAME = {
     "KeepMemory": "the callback of Lightning and of transformers, each in its own module",
 }
-
-# TO BE EMPTIED AT MERGE (branches i15-src and i15-tests-core): what other work mends right now.
-MERGE_CORE_WITHOUT_TESTS = {
-    "core/capture/output_gradients",
-    "core/capture/pass_result",
-    "core/checks/sketches",
-    "core/checks/speed",
-    "core/covariance/convolution/lags",
-    "core/covariance/memory_errors",
-    "core/covariance/observations",
-    "core/covariance/sharing/shared_values",
-    "core/covariance/sketch_accumulator",
-    "core/covariance/sketched_covariance",
-    "core/distributed/collectives",
-    "core/distributed/covariance_sums",
-    "core/distributed/fsdp",
-    "core/model/shared_storage",
-    "core/model/unsupported",
-    "core/projection/block_update",
-    "core/protection/live_state",
-    "core/protection/optimizer_checks",
-    "core/protection/pending",
-    "core/protection/protections",
-    "core/remember",
-    "core/report/forgetting_table",
-    "core/report/layer_table",
-    "core/report/names",
-    "core/report/tables",
-    "core/stored_memory",
-}
-MERGE_DOCSTRINGS = {
-    "cli/commands",
-    "cli/many_runs",
-    "core",
-    "core/covariance/convolution",
-    "core/covariance/sharing",
-    "data/stored",
-    "engines/display",
-    "engines/tuning",
-    "engines/workers",
-    "methods/presets",
-    "methods/projection/subspaces",
-    "metrics",
-    "reporting/page",
-    "reporting/plot_data",
-    "reporting/tables",
-}
-MERGE_SAME_NAME = {"Block", "Group"}
 
 
 def modules(folder: Path) -> list[Path]:
@@ -117,7 +70,7 @@ def test_no_folder_has_more_modules_than_one_can_keep_in_mind() -> None:
 
 def test_every_module_has_a_test_file_of_its_name_or_a_reason() -> None:
     missing = without_tests()
-    assert missing - set(WITHOUT_TESTS) - MERGE_CORE_WITHOUT_TESTS == set()
+    assert missing - set(WITHOUT_TESTS) == set()
     assert set(WITHOUT_TESTS) - missing == set(), "these have a test file, or are gone"
 
 
@@ -134,7 +87,7 @@ def test_every_folder_says_in_a_few_lines_what_it_holds() -> None:
         lines[named(folder)] = len(docstring.splitlines())
     del lines["."]  # the library itself: its docstring is its first page
     wrong = {name for name, count in lines.items() if count not in DOCSTRING_LINES}
-    assert wrong - MERGE_DOCSTRINGS == set()
+    assert wrong == set()
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
@@ -144,5 +97,5 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(named(path))
     twice = {name for name, found in places.items() if len(found) > 1}
-    assert twice - set(SAME_NAME) - MERGE_SAME_NAME == set()
+    assert twice - set(SAME_NAME) == set()
     assert set(SAME_NAME) - twice == set(), "these names are no longer shared"

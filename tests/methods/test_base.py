@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import nscl
-from nscl.methods import METHODS, load_method
+from nscl.methods import METHODS
 from nscl.results import read_metrics
 from nscl.training.process.device import Ranks
 from nscl.training.setup import Setup
@@ -56,23 +56,3 @@ def test_what_starts_anew_learns_at_the_first_tasks_rate(
     setup = Setup.build(config, Ranks())
     assert setup.method.parameter_groups(0)[0]["lr"] == 1e-2
     assert setup.method.parameter_groups(1)[0]["lr"] == rate
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_conditions_of_options_name_options_and_values_that_exist(method: str) -> None:
-    kind = load_method(method).options_type
-    for name, condition in kind.used_with.items():
-        other, wanted = condition.split(" ", 1)
-        assert {name, other} <= kind.model_fields.keys()
-        if wanted != "above 0" and not wanted.startswith("not "):
-            kind.model_validate({other: wanted})
-
-
-def test_an_option_of_an_option_without_effect_has_none_either() -> None:
-    options = load_method("adns").options_type
-    waiting = {"temperature": "kl_coef above 0", "teacher": "kl_coef above 0"}
-    assert options.model_validate({}).unread() == {}
-    assert options.model_validate({"kl_coef": 0}).unread() == waiting
-    untaught = options.model_validate({"head_epochs": 0}).unread()
-    assert set(untaught.values()) == {"head_epochs above 0"}
-    assert untaught.keys() == {"kl_coef", "head_rate", *waiting}
