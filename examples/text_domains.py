@@ -7,7 +7,9 @@ NSCL_DATA=DIR python examples/text_domains.py     DIR/clinc150 holds data_full.j
 
 "lora" trains adapters beside all linear layers of the encoder, so that what is trained is what the
 other methods train, and merges them after each domain. "lora-memory" does the same, and before its
-training every domain's adapters are moved into the null space of what is remembered.
+training every domain's adapters are moved into the null space of what is remembered. Their rate was
+chosen for "lora", on seed 1 of two domains, one epoch (--domains 2 --epochs 1 --seed 1): ACC 94.6 %
+at 1e-3, 95.2 at 2e-3, 94.7 at 4e-3.
 
 Four domains without a memory take about 13 minutes on one thread of a busy machine, with one about
 twice as long.
