@@ -79,6 +79,7 @@ def share_of_plain(plain: Any, start: float, reached: float, batch: Batch) -> fl
     before = logits(plain)
     share = (start - reached) / (start - train(plain, batch))
     assert moved(plain, before) > 0.1  # which is what a memory is for
+    print(f"reached {share:.1%} of plain LoRA's fall")  # for docs/integrations-peft.md
     return share
 
 

@@ -86,6 +86,7 @@ def share_of_plain(plain: Encoder, task: int, start: float, reached: float) -> f
     before = answers(plain, 0)
     share = (start - reached) / (start - train(plain, task)[1])
     assert moved(plain, before) > 0.01  # which is what a memory is for
+    print(f"reached {share:.1%} of plain LoRA's fall")  # for docs/integrations-peft.md
     return share
 
 
@@ -101,11 +102,9 @@ def test_recipe_one(remembered: tuple[Encoder, nscl.Memory]) -> None:
     assert share_of_plain(plain, 1, start, reached) > 0.8
 
 
-# Without growing 18 remembered tokens use 18 of the 32 inputs that B has; with r=8 all of them.
-@pytest.mark.parametrize(("r", "grows", "least"), [(32, False, 0.7), (8, True, 0.8)])
-def test_recipe_two(
-    remembered: tuple[Encoder, nscl.Memory], r: int, grows: bool, least: float
-) -> None:
+# 18 remembered tokens use 18 of the inputs that B has: without growing r must be much larger.
+@pytest.mark.parametrize(("r", "grows"), [(64, False), (8, True)])
+def test_recipe_two(remembered: tuple[Encoder, nscl.Memory], r: int, grows: bool) -> None:
     model, memory = copy.deepcopy(remembered)
     before = [answers(model, 0)]
     prepare(wrap(model, r), memory)
@@ -119,7 +118,7 @@ def test_recipe_two(
         prepare(model.encoder, memory)
     start, reached = train(model, 2, memory)
     assert all(moved(model, was, old) < 1e-6 for old, was in enumerate(before))
-    assert share_of_plain(plain, 2, start, reached) > least
+    assert share_of_plain(plain, 2, start, reached) > 0.8
 
 
 def test_recipe_three(remembered: tuple[Encoder, nscl.Memory]) -> None:
