@@ -44,8 +44,8 @@ test-integrations: $(READY)  ## with transformers, PEFT, Lightning, TensorBoard,
 	@if $(BIN)/python -c "import torchvision" 2>/dev/null; then \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt avalanche-lib; \
 	else echo "no torchvision here: Avalanche itself is not tested, its interface is"; fi
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not slow" -n $(JOBS) --dist worksteal \
-	  --durations 15 $(INTEGRATIONS)
+	NSCL_REQUIRE_INTEGRATIONS=1 OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not slow" \
+	  -n $(JOBS) --dist worksteal --durations 15 $(INTEGRATIONS)
 
 test-slow: $(READY)  ## the long proofs, and the notebooks
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \

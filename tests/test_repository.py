@@ -24,3 +24,12 @@ def test_the_workflow_tests_every_supported_python_by_the_same_commands() -> Non
     for command in (ROOT / ".ci/run").read_text().splitlines():
         if command.startswith("make"):
             assert f"- run: {command}\n" in text
+
+
+def test_adapters_of_frameworks_stay_small() -> None:
+    lengths = {
+        path.name: len(path.read_text(encoding="utf-8").splitlines())
+        for path in (ROOT / "src/nscl/integrations").glob("*.py")
+    }
+    assert {"peft.py", "transformers.py"} <= lengths.keys()
+    assert {name: length for name, length in lengths.items() if length >= 120} == {}

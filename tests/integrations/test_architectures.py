@@ -71,11 +71,34 @@ def test_every_matrix_keeps_the_rules_promise_and_forgetting_is_true(name: str) 
     assert max(measured(old, model, name).values()) < 1e-8
     move(model, by=0.01)
     truth = measured(old, model, name)
-    found = {layer.name: layer.drift for layer in memory.forgetting().layers}
+    forgotten = memory.forgetting()
+    found = {layer.name: layer.drift for layer in forgotten.layers}
     experts = {layer for layer in found if ".experts." in layer}  # no output of their own
     assert found.keys() == truth.keys() | experts
     for layer, drift in truth.items():
         assert found[layer] == pytest.approx(drift, rel=1e-6), layer
+    weighed = {entry.name: entry.moved for entry in forgotten.parameters}
+    unreached = {entry.name: entry.moved for entry in forgotten.uncounted}  # mask tokens
+    distances = elementwise_distances(old, model)
+    assert distances.keys() == weighed.keys() | unreached.keys()
+    for part, distance in distances.items():
+        assert (weighed | unreached)[part] == pytest.approx(distance, rel=1e-6), part
+
+
+@torch.no_grad()
+def elementwise_distances(old: nn.Module, model: nn.Module) -> dict[str, float]:
+    """‖Δw‖ / ‖w‖ of each norm layer and of each plain parameter; 1 is the size of a zero."""
+    found, now = take_inventory(old), dict(model.named_parameters())
+    parts: dict[str, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+    for name, before in found.elementwise().items():
+        part = name if name in found.plain else name.rpartition(".")[0]
+        parts[part].append((before.flatten(), (now[name] - before).flatten()))
+    sizes = {}
+    for part, pairs in parts.items():
+        before, change = map(torch.cat, zip(*pairs, strict=True))
+        size = before.norm() if before.any() else before.numel() ** 0.5
+        sizes[part] = float(change.norm() / size)
+    return sizes
 
 
 @torch.no_grad()

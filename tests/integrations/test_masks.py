@@ -27,6 +27,7 @@ from transformers import (
 import nscl
 from tests.core.memories import rows_seen
 from tests.core.padding.texts import WORDS, assert_same, padded
+from tests.integrations.models import tiny_llama, tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore:no optimizer is protected:nscl.NsclWarning")
 
@@ -139,6 +140,37 @@ def test_encoder_and_decoder(with_labels: bool) -> None:
 
     short, wide = (remembered(t5, pairs(*sizes)) for sizes in ((13, 15), (64, 64)))
     assert_same(short, wide)
+
+
+def test_prompts_without_labels_are_remembered_because_answers_attend_to_them() -> None:
+    old, new = tokens(2, 0, 5, length=8), tokens(8, 5, 60, seed=1)
+    old["labels"] = old["input_ids"].clone()
+    old["labels"][:, :6] = -100  # the prompt
+
+    def answers_moved(rows: int, **options: Any) -> float:
+        model = tiny_llama()
+        memory = nscl.Memory(model, rule=nscl.Tolerance(1e-10), norms="freeze")
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        with memory.protect(optimizer):
+            memory.remember([old], **options)
+            assert rows_seen(memory, "lm_head") == rows
+            before = model(**old).logits[:, 5:].detach()  # what predicts the two answer tokens
+            for _ in range(5):
+                optimizer.zero_grad()
+                model(**new, labels=new["input_ids"]).loss.backward()
+                optimizer.step()
+        return float((model(**old).logits[:, 5:] - before).abs().max().detach())
+
+    assert answers_moved(rows=16) < 1e-6
+    assert answers_moved(rows=4, mask=lambda batch: batch["labels"] != -100) > 1e-2
+
+
+def test_only_what_no_label_follows_is_padding_of_a_decoder() -> None:
+    read = torch.randint(1, WORDS, (2, 6))
+    labels = torch.tensor([[-100, 5, -100, 6, -100], [7, -100, -100, -100, -100]])
+    memory = remembered(t5, {"input_ids": read, "labels": labels})
+    assert rows_seen(memory, "decoder.block.0.layer.0.SelfAttention.q") == 4 + 1
+    assert rows_seen(memory, "encoder.block.0.layer.0.SelfAttention.q") == 12
 
 
 def test_a_pooled_classifier_and_a_batch_encoding() -> None:

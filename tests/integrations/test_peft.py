@@ -74,9 +74,19 @@ def loss_of(model: Any, batch: Batch) -> torch.Tensor:
     return loss
 
 
-def share_of_plain(model: Any, start: float, reached: float, batch: Batch) -> float:
-    """How much of the fall of plain LoRA's loss is reached."""
-    return (start - reached) / (start - train(wrapped(model), batch))
+def share_of_plain(plain: Any, start: float, reached: float, batch: Batch) -> float:
+    """How much is reached of the fall of the loss that plain LoRA reaches from the same start."""
+    before = logits(plain)
+    share = (start - reached) / (start - train(plain, batch))
+    assert moved(plain, before) > 0.1  # which is what a memory is for
+    print(f"reached {share:.1%} of plain LoRA's fall")  # for docs/integrations-peft.md
+    return share
+
+
+def grow(adapted: Any, **options: Any) -> None:
+    """A second adapter beside the first, whose B is zero; both are trained."""
+    adapted.add_adapter("second", lora(**options))
+    adapted.base_model.set_adapter(["default", "second"])
 
 
 @pytest.mark.parametrize("rule", [EXACT, nscl.Penalty()])
@@ -90,33 +100,37 @@ def test_recipe_one_the_base_keeps_its_abilities_while_one_lora_learns(rule: Any
     reached = train(adapted, NEW[0], memory)
     assert moved(adapted, before) < 1e-6
     assert memory.forgetting().total.relative < 1e-10
-    assert share_of_plain(untouched, start, reached, NEW[0]) > 0.8
+    assert share_of_plain(wrapped(untouched), start, reached, NEW[0]) > 0.8
 
 
-def test_recipe_two_several_tasks_in_one_lora() -> None:
+@pytest.mark.parametrize(("texts", "grows"), [(1, False), (2, True)])
+def test_recipe_two_several_tasks_in_one_lora(texts: int, grows: bool) -> None:
     model, memory = remembered()
     before = [logits(model)]
     adapted = wrapped(model, r=16)
     prepare(adapted, memory)
     train(adapted, NEW[0], memory)
-    few = {"input_ids": NEW[0]["input_ids"][:1, :6]}
+    few = {"input_ids": NEW[0]["input_ids"][:texts, :6]}
     memory.remember([few])
     before.append(logits(adapted, few))
-    start = float(loss_of(adapted, NEW[1]).detach())
+    plain, start = copy.deepcopy(adapted), float(loss_of(adapted, NEW[1]).detach())
+    if grows:  # without: the first LoRA has r=16 inputs of B, and two texts use nearly all
+        grow(adapted)
+        prepare(adapted, memory)
     reached = train(adapted, NEW[1], memory)
     assert moved(adapted, before[0]) < 1e-6
     assert moved(adapted, before[1], few) < 1e-6
-    assert reached < start - 0.1
+    assert share_of_plain(plain, start, reached, NEW[1]) > 0.8
 
 
 def test_recipe_three_one_lora_per_task_merged() -> None:
     model, memory = remembered()
     texts, before = [OLD], [logits(model)]
     for new in NEW:
+        plain, start = wrapped(copy.deepcopy(model)), float(loss_of(model, new).detach())
         adapted = wrapped(model)
         prepare(adapted, memory)
-        start = float(loss_of(adapted, new).detach())
-        assert train(adapted, new, memory) < 0.9 * start
+        assert share_of_plain(plain, start, train(adapted, new, memory), new) > 0.8
         model = merge_and_unload(adapted, memory)
         for batch, was in zip(texts, before, strict=True):
             assert moved(model, was, batch) < 1e-6

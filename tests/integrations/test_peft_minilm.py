@@ -52,10 +52,13 @@ def moved(model: Encoder, before: torch.Tensor, task: int = 0) -> float:
     return float((answers(model, task) - before).abs().max())
 
 
-def wrap(model: Encoder) -> Any:
+def lora(r: int = 8) -> Any:
+    return peft.LoraConfig(r=r, target_modules=["query", "value"])
+
+
+def wrap(model: Encoder, r: int = 8) -> Any:
     torch.manual_seed(1)
-    config = peft.LoraConfig(r=8, target_modules=["query", "value"])
-    model.encoder = peft.get_peft_model(model.encoder, config)
+    model.encoder = peft.get_peft_model(model.encoder, lora(r))
     return model.encoder
 
 
@@ -78,6 +81,15 @@ def train(model: Encoder, task: int, memory: nscl.Memory | None = None) -> tuple
     return losses[0], losses[-1]
 
 
+def share_of_plain(plain: Encoder, task: int, start: float, reached: float) -> float:
+    """How much is reached of the fall of the loss that plain LoRA reaches from the same start."""
+    before = answers(plain, 0)
+    share = (start - reached) / (start - train(plain, task)[1])
+    assert moved(plain, before) > 0.01  # which is what a memory is for
+    print(f"reached {share:.1%} of plain LoRA's fall")  # for docs/integrations-peft.md
+    return share
+
+
 def test_recipe_one(remembered: tuple[Encoder, nscl.Memory]) -> None:
     plain = copy.deepcopy(remembered[0])
     model, memory = copy.deepcopy(remembered)
@@ -87,31 +99,39 @@ def test_recipe_one(remembered: tuple[Encoder, nscl.Memory]) -> None:
     start, reached = train(model, 1, memory)
     assert moved(model, before) < 1e-6
     wrap(plain)
-    assert start - reached > 0.8 * (start - train(plain, 1)[1])
-    assert moved(plain, before) > 0.01
+    assert share_of_plain(plain, 1, start, reached) > 0.8
 
 
-def test_recipe_two(remembered: tuple[Encoder, nscl.Memory]) -> None:
+# 18 remembered tokens use 18 of the inputs that B has: without growing r must be much larger.
+@pytest.mark.parametrize(("r", "grows"), [(64, False), (8, True)])
+def test_recipe_two(remembered: tuple[Encoder, nscl.Memory], r: int, grows: bool) -> None:
     model, memory = copy.deepcopy(remembered)
     before = [answers(model, 0)]
-    prepare(wrap(model), memory)
-    for task in (1, 2):
-        start, reached = train(model, task, memory)
-        assert reached < 0.9 * start
-        remember(model, memory, task)
-        assert all(moved(model, was, old) < 1e-6 for old, was in enumerate(before))
-        before.append(answers(model, task))
+    prepare(wrap(model, r), memory)
+    train(model, 1, memory)
+    remember(model, memory, 1)
+    before.append(answers(model, 1))
+    plain = copy.deepcopy(model)
+    if grows:
+        model.encoder.add_adapter("second", lora())
+        model.encoder.base_model.set_adapter(["default", "second"])
+        prepare(model.encoder, memory)
+    start, reached = train(model, 2, memory)
+    assert all(moved(model, was, old) < 1e-6 for old, was in enumerate(before))
+    assert share_of_plain(plain, 2, start, reached) > 0.8
 
 
 def test_recipe_three(remembered: tuple[Encoder, nscl.Memory]) -> None:
     model, memory = copy.deepcopy(remembered)
     before = [answers(model, 0)]
     for task in (1, 2):
+        plain = copy.deepcopy(model)
         adapted = wrap(model)
         prepare(adapted, memory)
         start, reached = train(model, task, memory)
-        assert reached < 0.7 * start
         assert merge_and_unload(adapted, memory) is model.encoder
         remember(model, memory, task)
         assert all(moved(model, was, old) < 1e-6 for old, was in enumerate(before))
         before.append(answers(model, task))
+        wrap(plain)
+        assert share_of_plain(plain, task, start, reached) > 0.8

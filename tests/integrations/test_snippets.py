@@ -1,4 +1,4 @@
-"""Every python block of the page about frameworks runs, each section with what its reader has."""
+"""Every python block of the pages about frameworks runs, with what its reader has."""
 
 import re
 from collections.abc import Callable
@@ -11,9 +11,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tests.integrations import test_avalanche as avalanche_tests
-from tests.test_docs import FENCE, ROOT, run
+from tests.test_docs import FENCE, ROOT, blocks, run
 
 DOCUMENT = "docs/integrations.md"
+OF_PEFT = "docs/integrations-peft.md"
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the libraries, about such small runs
 
@@ -49,6 +50,22 @@ def a_trainer() -> dict[str, Any]:
     return {**names, "first": texts.FIRST, "second": texts.SECOND}
 
 
+def a_llama() -> dict[str, Any]:
+    """A language model, and texts of one part of its vocabulary after the other."""
+    from tests.integrations.models import tiny_llama, tokens
+
+    tasks = {f"task_{i + 1}": [tokens(4, 9 * i, 9 * i + 9, seed=i)] for i in range(4)}
+    more = {"old": tasks["task_1"], "new": tasks["task_2"], "train": train_llama}
+    return {**tasks, **more, "model": tiny_llama()}
+
+
+def train_llama(model: nn.Module, optimizer: torch.optim.Optimizer, batches: list[Any]) -> None:
+    for batch in batches * 5:
+        optimizer.zero_grad()
+        model(**batch, labels=batch["input_ids"]).loss.backward()
+        optimizer.step()
+
+
 def a_module() -> dict[str, Any]:
     from tests.integrations import test_lightning as modules
 
@@ -67,6 +84,7 @@ def a_strategy() -> dict[str, Any]:
 
 GIVEN: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "transformers": ("transformers", a_trainer),
+    "PEFT": ("peft", a_llama),
     "accelerate": ("accelerate", a_loop),
     "Lightning": ("lightning", a_module),
     "Fabric": ("lightning", a_loop),
@@ -85,3 +103,14 @@ def test_the_blocks_run(section: str, tmp_path: Path, monkeypatch: pytest.Monkey
     names = {"__name__": DOCUMENT, **given()}
     for line, source in sections()[section]:
         run(source, line, DOCUMENT, names)
+
+
+def test_the_recipes_for_peft_run_one_after_the_other() -> None:
+    pytest.importorskip("peft")
+    names = {"__name__": OF_PEFT, **a_llama()}
+    for line, source in blocks(OF_PEFT):
+        run(source, line, OF_PEFT, names)
+    assert names["memory"].tasks == 3
+    moved = names["memory"].forgetting()
+    assert 0 < moved.total.relative < 0.1
+    assert all("base_layer" in layer.name for layer in moved.layers if "_proj" in layer.name)

@@ -18,12 +18,8 @@ from torch import Tensor, nn
 from nscl.core.memory import Memory
 from nscl.core.projection.rules import Rule
 from nscl.errors import NsclError
-from nscl.integrations.peft_layers import (
-    adapters_of,
-    names_inside,
-    names_with_wrappers,
-    tuner_layers,
-)
+from nscl.integrations.peft_adapters import adapters_of
+from nscl.integrations.peft_layers import names_inside, names_with_wrappers, tuner_layers
 
 
 def prepare(peft_model: nn.Module, memory: Memory, *, rule: Rule | None = None) -> None:
