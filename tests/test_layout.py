@@ -23,7 +23,8 @@ WITHOUT_TESTS = {
     "data/readers/raw": "a dataclass without code: what every reader returns",
     "data/texts/raw": "dataclasses without code: what every reader of texts returns",
     "messages": "two functions whose doctests state all that they do",
-    "integrations/peft_layers": "the second half of integrations/peft: test_peft has both",
+    "integrations/peft_adapters": "a part of integrations/peft: test_peft has all three",
+    "integrations/peft_layers": "a part of integrations/peft: test_peft has all three",
 }
 
 #: Folders of tests that mirror no folder of the sources, and why.
