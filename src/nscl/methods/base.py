@@ -198,6 +198,11 @@ class Method:
         """A fresh optimizer for a phase; called again, before its state is loaded, on resume."""
         return self.lab.make_optimizer(self.parameter_groups(task))
 
+    def head_optimizer(self, task: int) -> Optimizer:
+        """A fresh optimizer of a task's own head alone: to warm it up."""
+        head = [parameter for _, parameter in self.model.head_parameters(task)]
+        return self.lab.make_optimizer([self.lab.head_group(head)])
+
     def parameter_groups(self, task: int) -> list[dict[str, Any]]:
         """Backbone, normalisation layers and what learns of the heads; others are not in it at all.
 

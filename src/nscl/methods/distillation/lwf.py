@@ -67,10 +67,8 @@ class LwF(Method):
 
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
         """The new head alone while it warms up."""
-        if phase.name != "warmup":
-            return super().optimizer(task, phase)
-        head = [p for _, p in self.model.head_parameters(task)]
-        return self.lab.make_optimizer([self.lab.head_group(head)])
+        warms_up = phase.name == "warmup"
+        return self.head_optimizer(task) if warms_up else super().optimizer(task, phase)
 
     def parameter_groups(self, task: int) -> list[dict[str, Any]]:
         """Old heads learn too, unless they are frozen."""

@@ -89,6 +89,15 @@ class ProjectionMethod(Method):
         if state:
             self.memory.load_state_dict(state)
 
+    def epoch_state(self) -> dict[str, Any]:
+        """Steps that wait to be treated."""
+        return {"pending": self._protection.state_dict() if self._protection else {}}
+
+    def load_epoch_state(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        if self._protection is not None and state.get("pending"):
+            self._protection.load_state_dict(state["pending"])
+
     def close(self) -> None:
         """Remove the protection."""
         if self._protection is not None:

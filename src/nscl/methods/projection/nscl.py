@@ -76,10 +76,8 @@ class NSCL(ProjectionMethod):
 
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
         """The new head alone while it warms up; it needs no protection."""
-        if phase.name != "warmup":
-            return super().optimizer(task, phase)
-        head = [p for _, p in self.model.head_parameters(task)]
-        return self.lab.make_optimizer([self.lab.head_group(head)])
+        alone = phase.name == "warmup"
+        return self.head_optimizer(task) if alone else super().optimizer(task, phase)
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
         """Cross entropy of the new head, and distillation of the old ones."""
@@ -96,16 +94,11 @@ class NSCL(ProjectionMethod):
     def _distillation(self, features: Tensor, logits: Tensor, batch: Batch) -> Tensor:
         old = range(batch.task)
         sizes = self.model.softmax_sizes(old)
-        if self._grows:
-            answer = logits[:, : sum(sizes)]
-        else:
+        answer = logits[:, : sum(sizes)]
+        if not self._grows:
             answer = self.model.side_by_side(features, old, learn=False)
-        return distillation(
-            answer,
-            self.memory.recall(batch.inputs, old),
-            temperature=self.choices.temperature,
-            sizes=sizes,
-        )
+        wanted = self.memory.recall(batch.inputs, old)
+        return distillation(answer, wanted, temperature=self.choices.temperature, sizes=sizes)
 
     def end_task(self, task: int) -> None:
         """Add the task to the memory."""
@@ -117,12 +110,10 @@ class NSCL(ProjectionMethod):
         return {**super().metrics(), **self.averages.read()}
 
     def epoch_state(self) -> dict[str, Any]:
-        """Figures of an epoch that was stopped half-way, and steps that wait to be treated."""
-        pending = self._protection.state_dict() if self._protection else {}
-        return {"meter": self.averages.state_dict(), "pending": pending}
+        """Figures of an epoch that was stopped half-way, beside the steps that wait."""
+        return {**super().epoch_state(), "meter": self.averages.state_dict()}
 
     def load_epoch_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
+        super().load_epoch_state(state)
         self.averages.load_state_dict(state["meter"])
-        if self._protection is not None and state["pending"]:
-            self._protection.load_state_dict(state["pending"])
