@@ -12,12 +12,11 @@ from nscl.engines.job import Job
 from nscl.engines.workers.local import with_thread_share
 from nscl.methods.registry import METHODS, load_method, method_info
 from nscl.training.config.build import build_config
-from nscl.training.config.layers import merge
+from nscl.training.config.layers import Settings, merge
 from nscl.training.config.schema import ConfigError
 from nscl.training.config.short_names import full_name
 from nscl.training.tracking.tracker import check_library
 
-Settings = Mapping[str, Any]
 NOT_VARIED = {
     "seed": "--seeds",
     "method": "nscl compare --methods",

@@ -1,15 +1,25 @@
 """The record of a tuning and its choice."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nscl.engines.tuning.tuned_file import TrialRecord, Tuned, best_trial, known_trials
 from nscl.errors import NsclError
 
+SHIPPED = Path(__file__).parents[3] / "experiments/tuned"
+
 
 def trial(run: str, acc: float | None, bwt: float | None = -1.0) -> TrialRecord:
-    return TrialRecord(run, {"a": 1.0}, acc, bwt if acc is not None else None, 1.0)
+    bwt = bwt if acc is not None else None
+    return TrialRecord(run=run, point={"a": 1.0}, acc=acc, bwt=bwt, seconds=1.0)
+
+
+def tuned(*trials: TrialRecord) -> Tuned:
+    settings = {"options": {"a": 1.0}}
+    return Tuned(benchmark="b", preset="cpu", method="gpm", settings=settings, trials=trials)
 
 
 def test_best_acc_then_bwt_then_first() -> None:
@@ -20,13 +30,39 @@ def test_best_acc_then_bwt_then_first() -> None:
 
 def test_a_record_of_other_trials_is_not_replaced_unasked(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "gpm.json"
-    record = Tuned("b", "cpu", "gpm", {"options": {"a": 1.0}}, (trial("r1", 70.0),))
+    record = tuned(trial("r1", 70.0))
     record.write(path)
     assert Tuned.read(path) == record
     assert set(known_trials(path, {"r1", "r2"}, force=False)) == {"r1"}
     with pytest.raises(NsclError, match="--force"):
         known_trials(path, {"r2"}, force=False)
     assert known_trials(path, {"r2"}, force=True) == {}
-    path.write_text('{"schema": 1, "trials": [{"nothing": 1}]}')
-    with pytest.raises(NsclError, match="not the record of a tuning"):
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.json")), ids=lambda path: path.stem)
+def test_shipped_records_are_read_and_written_byte_for_byte(path: Path, tmp_path: Path) -> None:
+    Tuned.read(path).write(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"preset": 3}, "preset must be a valid string, got 3"),
+        ({"trials": [{"nothing": 1}]}, "is incomplete: it lacks point, run"),
+        ({"trials": [{"run": "r", "point": {"a": "x"}}]}, "a.*got 'x'"),
+        ({"trials": [{"run": "r", "point": {}, "acc": "good"}]}, "acc must be a valid number"),
+        ({"seen": 1}, "fields that nscl does not know: seen"),
+    ],
+)
+def test_a_damaged_record_is_named_in_one_line(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "gpm.json"
+    tuned(trial("r1", 70.0)).write(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(NsclError, match=message) as found:
         Tuned.read(path)
+    assert str(found.value).startswith(str(path))
+    assert "--force" in str(found.value)
+    assert "\n" not in str(found.value)

@@ -12,9 +12,9 @@ from itertools import product
 from typing import Any
 
 from nscl.data.catalogue import find_benchmark
-from nscl.engines.plan import RunPlan, Settings, Variant, make_variant, nested
+from nscl.engines.plan import RunPlan, Variant, make_variant, nested
 from nscl.methods.registry import load_method
-from nscl.training.config.layers import merge
+from nscl.training.config.layers import Settings, merge
 from nscl.training.config.schema import ConfigError
 
 TRIALS = 3  # every method declares at least three values

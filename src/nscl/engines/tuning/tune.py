@@ -8,7 +8,6 @@ from typing import Any
 
 from nscl.engines.execute import PlanOutcome
 from nscl.engines.job import Ending, Job
-from nscl.engines.plan import Settings
 from nscl.engines.tuning.trials import TRIALS, TuningTrial, chosen_settings, trials_of, tuning_plan
 from nscl.engines.tuning.tuned_file import (
     TrialRecord,
@@ -20,6 +19,7 @@ from nscl.engines.tuning.tuned_file import (
 from nscl.errors import NsclError
 from nscl.methods.registry import load_method
 from nscl.training.config.build import build_config
+from nscl.training.config.layers import Settings
 from nscl.training.config.presets import default_preset
 from nscl.training.config.tuned_values import ADOPTED, adopt, check_adoptable
 
@@ -137,11 +137,17 @@ def _typed(options: Settings) -> str:
 def _record(job: Job, trial: TuningTrial, ending: Ending | None) -> TrialRecord | None:
     result = job.result()
     if result is not None:
-        figures = (result.acc, result.bwt, result.seconds)
-        return TrialRecord(job.name, trial.point, *figures, notes=result.notes)
+        return TrialRecord(
+            run=job.name,
+            point=trial.point,
+            acc=result.acc,
+            bwt=result.bwt,
+            seconds=result.seconds,
+            notes=result.notes,
+        )
     if ending is not None and ending.state == "failed" and not job.directory.is_finished:
         # A strength at which training breaks down is a result too.
-        return TrialRecord(job.name, trial.point, error=ending.error)
+        return TrialRecord(run=job.name, point=trial.point, error=ending.error)
     return None
 
 

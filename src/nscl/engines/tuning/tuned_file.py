@@ -1,30 +1,36 @@
 """The record of a tuning: every trial and the choice, in one file per method."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from pydantic import Field
 
 from nscl.errors import NsclError
-from nscl.results import FormatError, slug, write_json
+from nscl.results import slug, write_json
 from nscl.results.records.reading import check_schema, read_json
+from nscl.results.records.record import Name, Number, Seconds, checked, record
 
 SCHEMA = 1
+WAY_OUT = "restore the file, or add --force to tune again"
+
+Value = Annotated[int, Field(strict=True)] | Number  # 30 stays 30 in the file
 
 
 class TuningFileError(NsclError, FileExistsError):
     """A record of another tuning is there: names it and the way out."""
 
 
-@dataclass(frozen=True)
+@record
 class TrialRecord:
     """One trial: its run, its values, and its figures or its error."""
 
-    run: str
-    point: Mapping[str, float]
-    acc: float | None = None
-    bwt: float | None = None
-    seconds: float | None = None
+    run: Name
+    point: Mapping[str, Value]
+    acc: Number | None = None
+    bwt: Number | None = None
+    seconds: Seconds | None = None
     error: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)  # further images used, old ones kept
 
@@ -35,13 +41,13 @@ def best_trial(trials: Sequence[TrialRecord]) -> TrialRecord | None:
     return max(alive, key=lambda trial: (trial.acc, trial.bwt), default=None)
 
 
-@dataclass(frozen=True)
+@record
 class Tuned:
     """All trials of one method and the choice."""
 
-    benchmark: str
-    preset: str
-    method: str
+    benchmark: Name
+    preset: Name
+    method: Name
     settings: Mapping[str, Any]  # the choice, as settings of a preset
     trials: tuple[TrialRecord, ...]
     protocol: Mapping[str, Any] = field(default_factory=dict)  # of the trials: data, seed
@@ -61,15 +67,11 @@ class Tuned:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what ``write`` wrote."""
-        record = dict(read_json(path))
-        check_schema(record, known=SCHEMA, path=path)
-        record.pop("schema", None)
-        try:
-            trials = tuple(TrialRecord(**trial) for trial in record.pop("trials"))
-            return cls(trials=trials, **record)
-        except (TypeError, KeyError) as problem:
-            raise FormatError(f"{path} is not the record of a tuning: {problem}") from problem
+        """Read what ``write`` wrote; a damaged file is an error of one line."""
+        values = read_json(path, way_out=WAY_OUT)
+        check_schema(values, known=SCHEMA, path=path)
+        del values["schema"]
+        return checked(cls, values, place=path, way_out=WAY_OUT)
 
 
 def tuned_path(root: Path, *, benchmark: str, preset: str, method: str) -> Path:

@@ -32,7 +32,7 @@ def build_config(
     settings.pop("benchmark", None)
     method = str(settings.get("method", "adam-nscl"))
     name = newest(str(settings.get("preset", default_preset(benchmark))), benchmark)
-    usual = _without_partners(preset(name, benchmark, method), settings)
+    usual = _without_partners(dict(preset(name, benchmark, method)), settings)
     # The preset's None is a value: below it there is nothing to leave as it is.
     merged = merge({"benchmark": benchmark, **usual}, {**settings, "preset": name})
     config = complete(validated(RunConfig, merged))

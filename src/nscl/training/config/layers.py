@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from nscl.training.config.schema import ConfigError
 
+Settings = Mapping[str, Any]  # nested, with the names of RunConfig's fields
+
 TABLES = ("options", "optim", "data", "model", "sweep")  # settings that hold others
 
 

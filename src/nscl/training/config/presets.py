@@ -10,15 +10,13 @@ import tomllib
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from nscl.data.catalogue import has_texts
+from nscl.messages import did_you_mean
 from nscl.methods.registry import METHODS
-from nscl.training.config.layers import merge
+from nscl.training.config.layers import Settings, merge
 from nscl.training.config.schema import ConfigError
 from nscl.training.config.tuned_values import tuned_settings
-
-Settings = dict[str, Any]
 
 _PUBLISHED = {"epochs": 80, "milestones": (30, 60), "gamma": 0.5, "name": "adam"}
 _BATCH_SIZE = {"split-cifar100-10": 32}
@@ -139,11 +137,16 @@ def newest(name: str, benchmark: str) -> str:
 
     >>> newest("cpu", "split-cifar100-10"), newest("cpu", "clinc150-10"), newest("quick", "x")
     ('cpu-2', 'cpu-1', 'quick')
+    >>> newest("quik", "split-digits-5")
+    Traceback (most recent call last):
+    nscl.training.config.schema.ConfigError: there is no preset 'quik' (did you mean 'quick'?)
     """
     if name in ("cpu", "cpu-2"):
         return "cpu-1" if has_texts(benchmark) else "cpu-2"
     if name not in PRESETS:
-        raise ConfigError(f"there is no preset {name!r}; known: {', '.join(['cpu', *PRESETS])}")
+        known = ["cpu", *PRESETS]
+        hint = did_you_mean(name, known, otherwise=f"; known: {', '.join(known)}")
+        raise ConfigError(f"there is no preset {name!r}{hint}")
     return name
 
 
