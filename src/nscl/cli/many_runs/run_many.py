@@ -4,11 +4,12 @@ import json as jsonlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 
 from nscl.cli.console import wide_console
+from nscl.cli.many_runs.engine_flags import EngineFlags
 from nscl.engines.display.board import Board, choose_board
 from nscl.engines.display.text import count_runs
 from nscl.engines.execute import Engine, PlanOutcome, execute
@@ -20,29 +21,6 @@ from nscl.engines.workers.local import Local, available_cores
 from nscl.errors import NsclError
 from nscl.training.config.layers import merge
 from nscl.training.config.validation import validated
-
-EngineName = Literal["local", "ray"]
-
-
-THREADS_HELP = {"threads": "Of each run; the cores divided by the jobs if not given."}
-
-
-def open_engine(name: EngineName, *, jobs: int | None, address: str | None = None) -> Engine:
-    """The engine that runs go to: one run at a time here, all at once on a cluster."""
-    if jobs is not None and jobs < 1:
-        raise NsclError(f"--jobs {jobs}: at least one run must go on at a time")
-    if name == "local" and address is not None:
-        raise NsclError("--address is the address of a Ray cluster: add --engine ray")
-    if name == "ray":
-        from nscl.engines.workers.ray_engine import RayEngine
-
-        return RayEngine(address=address, jobs=jobs)
-    return Local(jobs=jobs or 1)
-
-
-def sharing(name: EngineName, jobs: int | None) -> int | None:
-    """How many runs share the cores of this machine; on a cluster none does."""
-    return None if name == "ray" else jobs or 1
 
 
 @dataclass(frozen=True)
@@ -74,26 +52,23 @@ class Request:
 def run_plan(
     request: Request,
     given: Mapping[str, Any],
+    where: EngineFlags,
     *,
-    jobs: int | None,
-    engine: EngineName,
-    address: str | None,
     quiet: bool,
     json: bool,
 ) -> int:
     """Resolve the plan, check its data, run it and print its table; return the exit code."""
     file = request.resolve()
     plan, notes = file.plan(given)
-    if engine == "local":
+    if where.is_local:
         folder = merge(plan.settings, given).get("data_dir")
         check_data(plan.benchmark, None if folder is None else Path(folder))
-    runs = plan.jobs(side_by_side=sharing(engine, jobs))
-    if engine == "local":
+    runs = plan.jobs(side_by_side=where.side_by_side)
+    if where.is_local:
         check_models(runs)
         check_trackers(runs)
-    place = open_engine(engine, jobs=jobs, address=address)
     lines = (file.description, *notes) if file.description else notes
-    return run_all(runs, place, quiet=quiet, json=json, notes=lines, expected=file.expected)
+    return run_all(runs, where.open(), quiet=quiet, json=json, notes=lines, expected=file.expected)
 
 
 def run_all(

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from nscl.cli.integer_option import Integer
-from nscl.cli.many_runs.run_many import THREADS_HELP, EngineName
+from nscl.cli.many_runs.engine_flags import HERE, THREADS_HELP, Where
 from nscl.cli.run_settings import all_settings_but, given, nothing_given, settings_type
 
 if TYPE_CHECKING:
@@ -24,9 +23,7 @@ def sweep(
     set_: Annotated[list[str] | None, Parameter(name="--set")] = None,
     seeds: str | None = None,
     plan: Path | None = None,
-    jobs: Integer | None = None,
-    engine: EngineName = "local",
-    address: str | None = None,
+    where: Where = HERE,
     settings: Annotated[SweepSettings, Parameter(name="*", show_default=False)] = NO_SETTINGS,
     quiet: bool = False,
     json: bool = False,
@@ -43,12 +40,8 @@ def sweep(
         How many (3, the default: seeds 0, 1, 2), or which (0,4,7).
     plan
         A TOML file with all of this; the command line wins.
-    jobs
-        How many runs go on at once, the cores divided among them; here 1, on a cluster all.
-    engine
-        Processes of this machine, or a Ray cluster.
-    address
-        Of the Ray cluster, such as ray://head:10001.
+    where
+        Engine and jobs.
     settings
         Of all runs, as in `nscl run`.
     quiet
@@ -66,5 +59,4 @@ def sweep(
     chosen = given(settings)
     method = chosen.pop("method", settings.method if plan is None else None)
     request = Request(benchmark, method, seeds, plan, sweep=axes)
-    return run_plan(request, chosen, jobs=jobs, engine=engine, address=address, quiet=quiet,
-                    json=json)  # fmt: skip
+    return run_plan(request, chosen, where, quiet=quiet, json=json)

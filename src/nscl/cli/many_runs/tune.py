@@ -1,7 +1,7 @@
 """``nscl tune``: choose the strength of methods on other classes than those reported."""
 
 import json as jsonlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +9,10 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from nscl.cli.integer_option import Integer
-from nscl.cli.many_runs.run_many import THREADS_HELP, EngineName
+from nscl.cli.many_runs.engine_flags import HERE, THREADS_HELP, EngineFlags, Where
 from nscl.cli.run_settings import all_settings_but, given, nothing_given, settings_type
 
 if TYPE_CHECKING:
-    from nscl.engines.job import Job
     from nscl.engines.tuning.tune import Tuning
     from nscl.engines.tuning.tuned_file import Tuned
     from nscl.training.config.schema import RunConfig as TuneSettings
@@ -38,9 +37,7 @@ def tune(
     trials: Integer = 3,
     adopt: bool = False,
     force: bool = False,
-    jobs: Integer | None = None,
-    engine: EngineName = "local",
-    address: str | None = None,
+    where: Where = HERE,
     out: Path = Path("experiments/tuned"),
     runs: Path = Path("runs/tuning"),
     settings: Annotated[TuneSettings, Parameter(name="*", show_default=False)] = NO_SETTINGS,
@@ -62,12 +59,8 @@ def tune(
         Make the choice the preset's own, in the package.
     force
         Replace a record of other trials.
-    jobs
-        How many trials go on at once, the cores divided among them; here 1, on a cluster all.
-    engine
-        Processes of this machine, or a Ray cluster.
-    address
-        Of the Ray cluster, such as ray://head:10001.
+    where
+        Engine and jobs.
     out
         The folder of the records: OUT/BENCHMARK-PRESET/METHOD.json.
     runs
@@ -79,15 +72,12 @@ def tune(
     json
         Print one JSON object per line.
     """
-    from nscl.cli.many_runs.run_many import crowded, open_engine, print_failures, sharing
-    from nscl.engines.display.board import choose_board
-    from nscl.engines.execute import execute
     from nscl.engines.plan import check_data, choose_methods
-    from nscl.engines.tuning.tune import Tuning, conclude_all, tunable_preset, without_strength
+    from nscl.engines.tuning.tune import Tuning, tunable_preset, without_strength
 
     names, _ = choose_methods(method, benchmark, scenario=settings.data.scenario)
     idle = without_strength(names)
-    if engine == "local":
+    if where.is_local:
         check_data(benchmark, settings.data_dir)
     usual = {"preset": tunable_preset(benchmark), "options": {}}
     tunings = [
@@ -97,34 +87,49 @@ def tune(
             {**usual, **given(settings), "out": runs},
             root=out,
             trials=trials,
-            side_by_side=sharing(engine, jobs),
+            side_by_side=where.side_by_side,
             force=force,
         )
         for name in names
         if name not in idle
     ]
-    if adopt:
-        for tuning in tunings:
-            tuning.check_adoptable()
+    for tuning in tunings if adopt else ():
+        tuning.check_adoptable()
+    notes = _notes(idle, tunings, trials)
+    return _tune_all(tunings, where, notes, adopt=adopt, quiet=quiet, json=json)
+
+
+def _tune_all(
+    tunings: "Sequence[Tuning]",
+    where: EngineFlags,
+    notes: Iterable[str],
+    *,
+    adopt: bool,
+    quiet: bool,
+    json: bool,
+) -> int:
+    """Run what is not on record, write and show the choices; return the exit code."""
+    from nscl.cli.many_runs.run_many import crowded, print_failures
+    from nscl.engines.display.board import choose_board
+    from nscl.engines.execute import execute
+    from nscl.engines.tuning.tune import conclude_all
+
     todo = [job for tuning in tunings for job in tuning.open_jobs]
-    place = open_engine(engine, jobs=jobs, address=address)
-    board = choose_board(slots=place.slots, quiet=quiet, as_json=json)
-    for note in (*crowded(todo, place), *_notes(idle, tunings, trials, todo)):
+    engine = where.open()
+    board = choose_board(slots=engine.slots, quiet=quiet, as_json=json)
+    for note in (*crowded(todo, engine), *notes):
         board.say(note)
-    outcome = execute(todo, place, board)
+    outcome = execute(todo, engine, board)
     found = conclude_all(tunings, outcome)
-    if adopt:
-        for tuning, tuned in found:
-            if tuned is not None:
-                tuning.adopt(tuned)
+    for tuning, tuned in found if adopt else ():
+        if tuned is not None:
+            tuning.adopt(tuned)
     _show([(tuning.path, tuned) for tuning, tuned in found if tuned is not None], json=json)
     print_failures(outcome, board)
     return 0 if all(tuned for _, tuned in found) else outcome.exit_code
 
 
-def _notes(
-    idle: Sequence[str], tunings: "Sequence[Tuning]", trials: int, todo: "Sequence[Job]"
-) -> Iterator[str]:
+def _notes(idle: Sequence[str], tunings: "Sequence[Tuning]", trials: int) -> Iterator[str]:
     """What the user may not expect: nothing to tune, fewer trials, nothing left to do."""
     for name in idle:
         yield f"note: {name} has no strength to tune"
@@ -132,7 +137,7 @@ def _notes(
         if len(tuning.trials) < trials:
             count = len(tuning.trials)
             yield f"note: {tuning.method} has {count} trials, its values make no more"
-    if not todo:
+    if not any(tuning.open_jobs for tuning in tunings):
         yield "all trials are on record"
 
 
