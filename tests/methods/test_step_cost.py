@@ -142,7 +142,7 @@ def steps(
     method: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> list[Steps]:
     tiny = stream([CLASSES] * TASKS, images=20)
-    monkeypatch.setattr(nscl.training.setup, "open_stream", lambda *args, **options: tiny)
+    monkeypatch.setattr(nscl.training.setup, "open_request", lambda _: tiny)
     network = "convnet" if method == "instaparam" else "mlp"  # it has kernels to choose from
     model, optim = {"name": network, "width": WIDTH}, {"epochs": 1, "batch_size": 10}
     given = {"options": options, "model": model, "optim": optim}

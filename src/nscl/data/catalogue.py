@@ -52,6 +52,30 @@ class Benchmark:
         return self.dataset == "digits"
 
 
+@dataclass(frozen=True)
+class StreamRequest:
+    """Which stream is wanted: a benchmark, and what is to differ from its usual form.
+
+    The fields are those of ``open_stream``; None stands for the benchmark's own value.
+    """
+
+    benchmark: str
+    data_dir: str | os.PathLike[str] | None = None
+    order: Order = "natural"
+    seed: int = 0
+    tasks: int | None = None
+    size: int | None = None
+    scenario: Scenario | None = None
+    max_bytes: int | None = None
+    tokenizer: str | None = None
+    length: int | None = None
+
+    @property
+    def entry(self) -> Benchmark:
+        """The benchmark's entry."""
+        return find_benchmark(self.benchmark)
+
+
 _ENTRIES = (
     Benchmark(
         "split-digits-5",
@@ -239,12 +263,8 @@ def open_stream(
     >>> len(stream), stream.image_shape, stream[0].class_names
     (5, (1, 8, 8), ('0', '1'))
     """
-    # Late, because this imports torch.
-    from nscl.data.opening import open_benchmark
-
-    return open_benchmark(
-        name,
-        find_benchmark(name),
+    request = StreamRequest(
+        benchmark=name,
         data_dir=data_dir,
         order=order,
         seed=seed,
@@ -254,8 +274,11 @@ def open_stream(
         max_bytes=max_bytes,
         tokenizer=tokenizer,
         length=length,
-        notify=notify,
     )
+    # Late, because this imports torch.
+    from nscl.data.opening import open_request
+
+    return open_request(request, notify=notify)
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from nscl.data.catalogue import FOLDER_PREFIX, SCENARIOS, Benchmark, Order, Scenario
+from nscl.data.catalogue import FOLDER_PREFIX, SCENARIOS, Benchmark, Scenario, StreamRequest
 from nscl.data.disk.canonical import DATASETS
 from nscl.data.disk.decoded import read_decoded
 from nscl.data.disk.locate import require
@@ -46,63 +46,47 @@ def load_dataset(
         return _READERS[name](found.path)
 
 
-def open_benchmark(
-    name: str,
-    entry: Benchmark,
-    *,
-    data_dir: str | os.PathLike[str] | None,
-    order: Order,
-    seed: int,
-    tasks: int | None,
-    size: int | None,
-    scenario: Scenario | None,
-    max_bytes: int | None,
-    tokenizer: str | None,
-    length: int | None,
-    notify: Notify,
-) -> TaskStream:
-    """Open an entry; the arguments are those of `nscl.data.catalogue.open_stream`."""
-    if size is not None and size < 1:
-        raise DataError(f"size must be a positive number, not {size}")
-    if scenario is not None and scenario not in SCENARIOS:
-        raise DataError(f"scenario {scenario!r} is not known; choose {', '.join(SCENARIOS)}")
-    scenario = scenario or entry.scenario
-    _check_kind(name, entry, size=size, max_bytes=max_bytes, tokenizer=tokenizer, length=length)
+def open_request(request: StreamRequest, *, notify: Notify = log_notice) -> TaskStream:
+    """Open what is requested; `nscl.data.catalogue.open_stream` explains the fields."""
+    entry = request.entry
+    _check(request, entry)
+    scenario = request.scenario or entry.scenario
     if entry.kind == "texts":
-        return open_texts(
-            name,
-            entry,
-            data_dir=data_dir,
-            order=order,
-            seed=seed,
-            tasks=tasks,
-            scenario=scenario,
-            tokenizer=tokenizer,
-            length=length,
-        )
+        return open_texts(request, entry, scenario)
     if entry.variant == "folder":
-        path = Path(name.removeprefix(FOLDER_PREFIX)).expanduser()
-        select, names = folder_selector(path, size=size, max_bytes=max_bytes, notify=notify)
-        count = _required_tasks(tasks, name, names)
-        built = build_tasks(select, names, tasks=count, order=order, seed=seed)
-        numbers = measure_mean_std(built[0].train)
-        return TaskStream(name, for_scenario(built, scenario), scenario, *numbers)
-    dataset = DATASETS[entry.dataset]
-    raw = load_dataset(entry.dataset, benchmark=name, data_dir=data_dir, notify=notify)
-    count = entry.tasks or 1 if tasks is None else tasks
-    built = _tasks_of(raw, entry, count, order=order, seed=seed, size=size)
+        return _open_folder(request, scenario, notify)
+    name, dataset = request.benchmark, DATASETS[entry.dataset]
+    raw = load_dataset(entry.dataset, benchmark=name, data_dir=request.data_dir, notify=notify)
+    built = for_scenario(_tasks_of(raw, entry, request), scenario)
     if raw.note:
         notify(f"{name}: {raw.note}")
-    built = for_scenario(built, scenario)
     return TaskStream(name, built, scenario, dataset.mean, dataset.std, dataset.augment, raw.note)
 
 
-def _check_kind(name: str, entry: Benchmark, **options: object) -> None:
-    """Refuse options that only pictures have, or only texts."""
+def _open_folder(request: StreamRequest, scenario: Scenario, notify: Notify) -> TaskStream:
+    """Open the user's own pictures."""
+    path = Path(request.benchmark.removeprefix(FOLDER_PREFIX)).expanduser()
+    select, names = folder_selector(
+        path, size=request.size, max_bytes=request.max_bytes, notify=notify
+    )
+    count = _required_tasks(request.tasks, request.benchmark, names)
+    built = build_tasks(select, names, tasks=count, order=request.order, seed=request.seed)
+    numbers = measure_mean_std(built[0].train)
+    return TaskStream(request.benchmark, for_scenario(built, scenario), scenario, *numbers)
+
+
+def _check(request: StreamRequest, entry: Benchmark) -> None:
+    """Refuse wrong values, and options that only pictures have, or only texts."""
+    if request.size is not None and request.size < 1:
+        raise DataError(f"size must be a positive number, not {request.size}")
+    if request.scenario is not None and request.scenario not in SCENARIOS:
+        known = ", ".join(SCENARIOS)
+        raise DataError(f"scenario {request.scenario!r} is not known; choose {known}")
     foreign = ("size", "max_bytes") if entry.kind == "texts" else ("tokenizer", "length")
     other = "pictures" if entry.kind == "texts" else "texts"
     for option in foreign:
-        if options[option] is not None:
+        if getattr(request, option) is not None:
+            name = request.benchmark
             raise DataError(f"{option} is for {other}; {name} has {entry.kind}: leave it out")
 
 
@@ -114,10 +98,10 @@ def _required_tasks(tasks: int | None, name: str, class_names: tuple[str, ...]) 
     return tasks
 
 
-def _tasks_of(
-    raw: RawDataset, entry: Benchmark, tasks: int, *, order: Order, seed: int, size: int | None
-) -> tuple[Task, ...]:
-    select = split_raw(raw, size)
+def _tasks_of(raw: RawDataset, entry: Benchmark, request: StreamRequest) -> tuple[Task, ...]:
+    tasks = entry.tasks or 1 if request.tasks is None else request.tasks
+    order, seed = request.order, request.seed
+    select = split_raw(raw, request.size)
     if entry.variant == "split":
         return build_tasks(select, raw.class_names, tasks=tasks, order=order, seed=seed)
     train, test = select(tuple(range(len(raw.class_names))))

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from nscl.data import open_stream
 from nscl.data.batches import Batches
+from nscl.data.catalogue import StreamRequest
 from nscl.data.disk.locate import data_roots
+from nscl.data.opening import open_request
 from nscl.data.tasks import Split, TaskStream
 from nscl.methods.base import Lab, Method
 from nscl.models import build_model
@@ -116,8 +117,8 @@ def _stream(config: RunConfig) -> TaskStream:
             f"the data of this run ({config.benchmark}) were handed over in Python: continue it "
             "there, with nscl.run(config, stream=...)"
         )
-    return open_stream(
-        config.benchmark,
+    request = StreamRequest(
+        benchmark=config.benchmark,
         data_dir=config.data_dir,
         order=data.order,
         seed=data.order_seed,
@@ -128,6 +129,7 @@ def _stream(config: RunConfig) -> TaskStream:
         tokenizer=data.tokenizer,
         length=data.length,
     )
+    return open_request(request)
 
 
 def _narrowed(stream: TaskStream, data: Data) -> TaskStream:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nscl.data.errors import DataError, DataNotFoundError
-from nscl.data.texts.raw import Group, RawTexts, TextPart
+from nscl.data.texts.raw import ClassGroup, RawTexts, TextPart
 from nscl.data.texts.tables import SUFFIXES, Row, read_table
 
 _Class = tuple[str, str]  # task ("" without that column) and label
@@ -71,11 +71,11 @@ def _part(rows: list[Row], classes: dict[_Class, int]) -> TextPart:
     return TextPart(tuple(row.text for row in rows), labels)
 
 
-def _groups(classes: dict[_Class, int]) -> tuple[Group, ...]:
+def _groups(classes: dict[_Class, int]) -> tuple[ClassGroup, ...]:
     tasks = dict.fromkeys(task for task, _ in classes)
     if tuple(tasks) == ("",):
         return ()
     return tuple(
-        Group(task, tuple(number for (own, _), number in classes.items() if own == task))
+        ClassGroup(task, tuple(number for (own, _), number in classes.items() if own == task))
         for task in tasks
     )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nscl.data.errors import CorruptDataError
-from nscl.data.texts.raw import Group, RawTexts, TextPart
+from nscl.data.texts.raw import ClassGroup, RawTexts, TextPart
 from nscl.data.texts.tables import read_table
 
 
@@ -27,7 +27,7 @@ def read_clinc150(folder: Path) -> RawTexts:
         raise CorruptDataError(f"{folder} has not CLINC150's layout ({problem!r})") from None
     ends = accumulate(len(intents) for intents in domains.values())
     groups = tuple(
-        Group(name, tuple(range(end - len(intents), end)))
+        ClassGroup(name, tuple(range(end - len(intents), end)))
         for (name, intents), end in zip(domains.items(), ends, strict=True)
     )
     return RawTexts(train, test, names, groups)

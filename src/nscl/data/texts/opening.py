@@ -1,6 +1,5 @@
 """Open a benchmark of texts: read it, tokenize everything once, divide it into tasks."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nscl.data.catalogue import TEXT_PREFIX, Benchmark, Order, Scenario
+from nscl.data.catalogue import TEXT_PREFIX, Benchmark, Scenario, StreamRequest
 from nscl.data.disk.canonical import DATASETS
 from nscl.data.disk.locate import require
 from nscl.data.errors import DataError, reading
@@ -29,47 +28,39 @@ _READERS: dict[str, Callable[[Path], RawTexts]] = {
 _Tokens = tuple[dict[str, Tensor], TextPart]
 
 
-def open_texts(
-    name: str,
-    entry: Benchmark,
-    *,
-    data_dir: str | os.PathLike[str] | None,
-    order: Order,
-    seed: int,
-    tasks: int | None,
-    scenario: Scenario,
-    tokenizer: str | None,
-    length: int | None,
-) -> TaskStream:
-    """Open an entry of texts; the arguments are those of `nscl.data.catalogue.open_stream`."""
-    if length is not None and length < 2:
-        raise DataError(f"length must be at least 2 tokens, not {length}")
-    opened = open_tokenizer(tokenizer or "words")
-    raw = _read(name, entry, data_dir)
-    names, groups = _groups(name, entry, raw, tasks, order=order, seed=seed)
-    select = _selector(raw, opened, length or DEFAULT_LENGTH)
+def open_texts(request: StreamRequest, entry: Benchmark, scenario: Scenario) -> TaskStream:
+    """Open an entry of texts in a scenario."""
+    if request.length is not None and request.length < 2:
+        raise DataError(f"length must be at least 2 tokens, not {request.length}")
+    opened = open_tokenizer(request.tokenizer or "words")
+    raw = _read(request, entry)
+    names, groups = _groups(request, entry, raw)
+    select = _selector(raw, opened, request.length or DEFAULT_LENGTH)
     built = tasks_of(select, raw.class_names, groups, names=names)
     if scenario == "domain" and raw.groups and entry.tasks is None:
-        _check_same_classes(name, built)
-    return TaskStream(name, for_scenario(built, scenario), scenario, (), ())
+        _check_same_classes(request.benchmark, built)
+    return TaskStream(request.benchmark, for_scenario(built, scenario), scenario, (), ())
 
 
-def _read(name: str, entry: Benchmark, data_dir: str | os.PathLike[str] | None) -> RawTexts:
+def _read(request: StreamRequest, entry: Benchmark) -> RawTexts:
     if entry.dataset not in _READERS:
-        folder = Path(name.removeprefix(TEXT_PREFIX)).expanduser()
+        folder = Path(request.benchmark.removeprefix(TEXT_PREFIX)).expanduser()
         with reading(folder):
             return read_text_folder(folder)
-    with reading(DATASETS[entry.dataset].title):
-        return _READERS[entry.dataset](require(DATASETS[entry.dataset], name, data_dir).path)
+    dataset = DATASETS[entry.dataset]
+    with reading(dataset.title):
+        found = require(dataset, request.benchmark, request.data_dir)
+        return _READERS[entry.dataset](found.path)
 
 
 def _groups(
-    name: str, entry: Benchmark, raw: RawTexts, tasks: int | None, *, order: Order, seed: int
+    request: StreamRequest, entry: Benchmark, raw: RawTexts
 ) -> tuple[tuple[str, ...] | None, tuple[tuple[int, ...], ...]]:
     """Return the tasks' names, where they have names of their own, and their classes.
 
     A random order shuffles classes; where they come in groups it shuffles the groups.
     """
+    name, tasks, order, seed = request.benchmark, request.tasks, request.order, request.seed
     if not raw.groups:
         count = entry.tasks if tasks is None else tasks
         if count is None:

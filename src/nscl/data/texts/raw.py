@@ -14,7 +14,7 @@ class TextPart:
 
 
 @dataclass(frozen=True)
-class Group:
+class ClassGroup:
     """Classes that belong together: a domain of CLINC150, a task that a file names."""
 
     name: str
@@ -28,4 +28,4 @@ class RawTexts:
     train: TextPart
     test: TextPart
     class_names: tuple[str, ...]
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ClassGroup, ...] = ()
