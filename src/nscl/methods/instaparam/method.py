@@ -43,7 +43,8 @@ from nscl.methods.instaparam.policy_fisher import policy_fisher
 from nscl.methods.instaparam.policy_gradient import BranchProbabilities, try_policy
 from nscl.methods.instaparam.super_kernels import SuperNet, super_net_like
 from nscl.methods.regularization.importance_pass import PassOptions, pass_batches
-from nscl.methods.regularization.penalty import Parabola, Tensors, shared_parameters
+from nscl.methods.regularization.penalty import Parabola, shared_parameters
+from nscl.methods.regularization.per_sample_grads import Tensors
 from nscl.methods.running_averages import RunningAverages
 from nscl.methods.teacher import Weights, weights_of
 from nscl.models.heads import TaskModel

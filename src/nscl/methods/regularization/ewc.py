@@ -19,14 +19,12 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from nscl.methods.base import Lab
 from nscl.methods.regularization.fisher import SINGLE, Estimator, fisher
-from nscl.methods.regularization.importance_pass import PassOptions, pass_batches
-from nscl.methods.regularization.penalty import PenaltyMethod, PenaltyOptions
+from nscl.methods.regularization.importance_pass import ImportanceMethod, ImportanceOptions
 from nscl.methods.regularization.per_sample_grads import Unit
 
 
-class EWCOptions(PenaltyOptions, PassOptions):
+class EWCOptions(ImportanceOptions):
     """Strength, form, and how the Fisher information is estimated."""
 
     used_with: ClassVar[Mapping[str, str]] = {"gamma": "form online"}
@@ -46,24 +44,19 @@ class EWCOptions(PenaltyOptions, PassOptions):
         return self
 
 
-class EWC(PenaltyMethod):
+class EWC(ImportanceMethod[EWCOptions]):
     """Hold every shared parameter with its Fisher information."""
 
     options_type = EWCOptions
     scenarios = ("task", "domain", "class")
     tuning: ClassVar = {"strength": (10.0, 100.0, 1e3, 1e4, 1e5)}
 
-    def __init__(self, lab: Lab, options: EWCOptions) -> None:
-        super().__init__(lab, options)
-        self.choices = options
-
     def remember(self, task: int) -> None:
         """One pass over the task for its Fisher information."""
-        shared = self.shared_parameters()
-        choices, split = self.choices, self.training_split(task)
+        shared, choices = self.shared_parameters(), self.choices
         found = fisher(
             self.model,
-            pass_batches(self.lab, split, task, choices, unit=choices.unit),
+            self.finished_task(task, unit=choices.unit),
             task=task,
             parameters=shared,
             estimator=choices.estimator,

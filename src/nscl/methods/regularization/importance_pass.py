@@ -1,11 +1,14 @@
 """The one pass over a finished task's pictures from which importances are taken."""
 
+from typing import TypeVar
+
 import torch
 from pydantic import PositiveInt
 
 from nscl.data.batches import Batches
 from nscl.data.tasks import Split
 from nscl.methods.base import Lab, Options
+from nscl.methods.regularization.penalty import PenaltyMethod, PenaltyOptions
 from nscl.methods.regularization.per_sample_grads import Unit
 
 _BATCH = 256  # samples per forward pass where the batch size has no meaning
@@ -19,6 +22,22 @@ class PassOptions(Options):
 
     samples: PositiveInt | None = 1000  # at most this many, drawn at random; None: all
     stats_augment: bool = True  # as in training, or the plain pictures
+
+
+class ImportanceOptions(PenaltyOptions, PassOptions):
+    """A penalty whose importances are taken after a task."""
+
+
+S = TypeVar("S", bound=ImportanceOptions)
+
+
+class ImportanceMethod(PenaltyMethod[S]):
+    """A penalty whose importances are taken in one pass over the finished task."""
+
+    def finished_task(self, task: int, *, unit: Unit = "sample") -> Batches:
+        """The batches of that pass."""
+        split = self.training_split(task)
+        return pass_batches(self.lab, split, task, self.choices, unit=unit)
 
 
 def pass_batches(

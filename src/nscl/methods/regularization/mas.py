@@ -17,9 +17,7 @@ from pydantic import Field, PositiveFloat
 from torch import Tensor, nn
 
 from nscl.data.inputs import Inputs
-from nscl.methods.base import Lab
-from nscl.methods.regularization.importance_pass import PassOptions, pass_batches
-from nscl.methods.regularization.penalty import PenaltyMethod, PenaltyOptions
+from nscl.methods.regularization.importance_pass import ImportanceMethod, ImportanceOptions
 from nscl.methods.regularization.per_sample_grads import (
     Output,
     Tensors,
@@ -29,7 +27,7 @@ from nscl.methods.regularization.per_sample_grads import (
 )
 
 
-class MASOptions(PenaltyOptions, PassOptions):
+class MASOptions(ImportanceOptions):
     """Strength, and how importances of several tasks come together."""
 
     used_with: ClassVar[Mapping[str, str]] = {"old_share": "accumulate running_mean"}
@@ -40,24 +38,19 @@ class MASOptions(PenaltyOptions, PassOptions):
     unit: Literal["sample", "batch"] = "sample"  # batch: signs cancel, a surrogate
 
 
-class MAS(PenaltyMethod):
+class MAS(ImportanceMethod[MASOptions]):
     """Hold every shared parameter with the sensitivity of the outputs to it."""
 
     options_type = MASOptions
     scenarios = ("task", "domain", "class")
     tuning: ClassVar = {"strength": (1e-3, 0.01, 0.1, 1.0, 10.0)}
 
-    def __init__(self, lab: Lab, options: MASOptions) -> None:
-        super().__init__(lab, options)
-        self.choices = options
-
     def remember(self, task: int) -> None:
         """One pass over the task's pictures."""
-        shared = self.shared_parameters()
-        choices, split = self.choices, self.training_split(task)
+        shared, choices = self.shared_parameters(), self.choices
         found = mas_importance(
             self.model,
-            pass_batches(self.lab, split, task, choices, unit=choices.unit),
+            self.finished_task(task, unit=choices.unit),
             output=through(self.model, task),
             parameters=shared,
             unit=choices.unit,

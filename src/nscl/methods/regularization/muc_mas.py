@@ -23,8 +23,7 @@ from nscl.errors import NsclError
 from nscl.methods.base import Batch, Lab, Outcome, Phase
 from nscl.methods.external_images import ExternalImages, PoolOptions, prepared
 from nscl.methods.rank_rng import drawn_rows
-from nscl.methods.regularization.importance_pass import PassOptions, pass_batches
-from nscl.methods.regularization.penalty import PenaltyMethod, PenaltyOptions
+from nscl.methods.regularization.importance_pass import ImportanceMethod, ImportanceOptions
 from nscl.methods.regularization.side_classifiers import (
     SideClassifiers,
     discrepancy,
@@ -34,7 +33,7 @@ from nscl.methods.running_averages import RunningAverages
 from nscl.methods.teacher import eval_features
 
 
-class MUCMASOptions(PenaltyOptions, PassOptions, PoolOptions):
+class MUCMASOptions(ImportanceOptions, PoolOptions):
     """Strength, side classifiers, the factor of their importances."""
 
     used_with: ClassVar[Mapping[str, str]] = {"constant": "factor constant"}
@@ -49,7 +48,7 @@ class MUCMASOptions(PenaltyOptions, PassOptions, PoolOptions):
     stats_augment: bool = False
 
 
-class MUCMAS(PenaltyMethod):
+class MUCMAS(ImportanceMethod[MUCMASOptions]):
     """MAS whose importances come from a main classifier and a few disagreeing ones."""
 
     options_type = MUCMASOptions
@@ -58,7 +57,6 @@ class MUCMAS(PenaltyMethod):
 
     def __init__(self, lab: Lab, options: MUCMASOptions) -> None:
         super().__init__(lab, options)
-        self.choices = options
         self.external = ExternalImages(lab, options)
         self.side: SideClassifiers | None = None
         self.averages = RunningAverages()
@@ -103,13 +101,13 @@ class MUCMAS(PenaltyMethod):
         """Add both importances to those of older tasks; discard the side classifiers."""
         if self.side is None:
             raise NsclError(f"task {task + 1} has no side classifiers: their phase must come first")
-        shared, split = self.shared_parameters(), self.training_split(task)
+        shared = self.shared_parameters()
         found = importance_of_task(
             self.model,
             self.side,
             task,
             parameters=shared,
-            batches=lambda: pass_batches(self.lab, split, task, self.choices),
+            batches=lambda: self.finished_task(task),
             factor="stability" if self.choices.factor == "stability" else self.choices.constant,
         )
         self.penalty.move(found, shared)

@@ -9,7 +9,7 @@ products would lose in float32 what the difference of two weights keeps.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from pydantic import PositiveFloat
@@ -18,8 +18,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from nscl.methods.base import Batch, Lab, Method, Options, Phase
-
-Tensors = dict[str, Tensor]
+from nscl.methods.regularization.per_sample_grads import Tensors
 
 
 class Parabola:
@@ -116,20 +115,23 @@ def shared_parameters(lab: Lab) -> dict[str, nn.Parameter]:
 
 
 class PenaltyOptions(Options):
-    """What all quadratic penalties have in common."""
+    """What all quadratic penalties share."""
 
     strength: PositiveFloat  # with the factor ½: twice the number of a paper that has none
     # Plain SGD diverges where lr · strength · Ω > 2 (metric ``curvature``); clipping prevents it.
     clip_norm: PositiveFloat | None = None
 
 
-class PenaltyMethod(Method, ABC):
+P = TypeVar("P", bound=PenaltyOptions)
+
+
+class PenaltyMethod(Method, ABC, Generic[P]):
     """Learn a task while a penalty holds what earlier tasks need; subclasses define its shape."""
 
-    def __init__(self, lab: Lab, options: PenaltyOptions) -> None:
+    def __init__(self, lab: Lab, options: P) -> None:
         super().__init__(lab, options)
+        self.choices = options
         self.penalty = Parabola()
-        self._strength, self._clip_norm = options.strength, options.clip_norm
         self._learned: list[nn.Parameter] = []
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
@@ -147,9 +149,9 @@ class PenaltyMethod(Method, ABC):
 
     def after_backward(self, batch: Batch, phase: Phase) -> None:
         """Add the penalty's gradient."""
-        self.penalty.add_gradient(self.shared_parameters(), self._strength)
-        if self._clip_norm is not None:
-            clip_grad_norm_(self._learned, self._clip_norm)
+        self.penalty.add_gradient(self.shared_parameters(), self.choices.strength)
+        if self.choices.clip_norm is not None:
+            clip_grad_norm_(self._learned, self.choices.clip_norm)
 
     def end_task(self, task: int) -> None:
         """Remember the task; after the last one nothing can be forgotten any more."""
@@ -165,8 +167,8 @@ class PenaltyMethod(Method, ABC):
         if not self.penalty.importance:
             return {}
         return {
-            "penalty": self._strength * self.penalty.value(self.shared_parameters()),
-            "curvature": self._strength * self.penalty.steepest(),
+            "penalty": self.choices.strength * self.penalty.value(self.shared_parameters()),
+            "curvature": self.choices.strength * self.penalty.steepest(),
         }
 
     def state_bytes(self) -> int:

@@ -20,7 +20,8 @@ from pydantic import PositiveFloat
 from torch import Tensor
 
 from nscl.methods.base import Batch, Lab, Phase
-from nscl.methods.regularization.penalty import PenaltyMethod, PenaltyOptions, Tensors
+from nscl.methods.regularization.penalty import PenaltyMethod, PenaltyOptions
+from nscl.methods.regularization.per_sample_grads import Tensors
 
 
 class SIOptions(PenaltyOptions):
@@ -39,7 +40,7 @@ def path_importance(path: Tensor, moved: Tensor, xi: float) -> Tensor:
     return (path / (moved.square() + xi)).clamp_min(0.0)
 
 
-class SI(PenaltyMethod):
+class SI(PenaltyMethod[SIOptions]):
     """Hold every shared parameter with its share of the loss's fall.
 
     One backward pass per step: the penalty's gradient is added in closed form, after the task's
@@ -55,7 +56,6 @@ class SI(PenaltyMethod):
 
     def __init__(self, lab: Lab, options: SIOptions) -> None:
         super().__init__(lab, options)
-        self.xi = options.xi
         self._path: Tensors = {}
         self._before: dict[str, tuple[Tensor, Tensor]] = {}  # weight, gradient
 
@@ -83,9 +83,9 @@ class SI(PenaltyMethod):
 
     def remember(self, task: int) -> None:
         """Turn the path into importances."""
-        shared = self.shared_parameters()
+        shared, xi = self.shared_parameters(), self.choices.xi
         found = {
-            name: path_importance(path, shared[name].detach() - self.penalty.centre[name], self.xi)
+            name: path_importance(path, shared[name].detach() - self.penalty.centre[name], xi)
             for name, path in self._path.items()
         }
         self.penalty.move(found, shared)
