@@ -11,7 +11,7 @@ import pytest
 
 from nscl.atomic import LEFTOVER_PREFIX, remove_leftovers
 from nscl.errors import NsclError
-from nscl.results import FormatError, WriteError, replacing, write_bytes, write_json, write_text
+from nscl.results import FormatError, WriteError, open_atomic, write_bytes, write_json, write_text
 
 WRITE = """
 import sys
@@ -50,7 +50,7 @@ def test_an_exception_in_the_middle_leaves_the_old_file(tmp_path):
     path.write_text("old")
 
     def write_half() -> None:
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             file.write(b"half")
             raise KeyboardInterrupt
 
@@ -146,8 +146,8 @@ def test_a_killed_writer_leaves_the_old_file_and_a_leftover_that_can_be_cleared(
     path.write_text("old")
     child = start(
         "import sys, time\n"
-        "from nscl.results import replacing\n"
-        "with replacing(sys.argv[1]) as file:\n"
+        "from nscl.results import open_atomic\n"
+        "with open_atomic(sys.argv[1]) as file:\n"
         "    file.write(b'half'); file.flush(); print('ready', flush=True); time.sleep(60)\n",
         path,
     )

@@ -36,6 +36,7 @@ from pydantic import Field
 from nscl.engines.plan import RunPlan, Variant, choose_methods, make_variant, pick_names
 from nscl.messages import did_you_mean
 from nscl.methods.registry import METHODS
+from nscl.results import flat
 from nscl.training.config.layers import merge, read_toml
 from nscl.training.config.schema import ConfigError, Part, PresetName
 from nscl.training.config.validation import validated
@@ -173,19 +174,11 @@ def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
     >>> grid_points({"method": {"a": [1, 2]}, "optim.lr": [0.1]})
     [{'method.a': 1, 'optim.lr': 0.1}, {'method.a': 2, 'optim.lr': 0.1}]
     """
-    axes = dict(_flat(sweep))
+    axes = flat(sweep)
     for name, values in axes.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"sweep {name!r} needs a list of values, not {values!r}")
     return [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _over(settings: Mapping[str, Any], row: Variant) -> Variant:

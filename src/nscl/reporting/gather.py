@@ -7,7 +7,15 @@ from typing import Any
 
 from nscl.metrics import AccuracyMatrix, MetricError
 from nscl.reporting.errors import NoFigureDataError, ReportError
-from nscl.results import FormatError, Result, RunDirectory, Skipped, find_runs, read_metrics
+from nscl.results import (
+    ConfigFile,
+    FormatError,
+    Result,
+    RunDirectory,
+    Skipped,
+    find_runs,
+    read_metrics,
+)
 from nscl.results.records import spectra as spectra_file
 from nscl.results.records.spectra import Spectra
 
@@ -118,29 +126,24 @@ def _read_folder(directory: RunDirectory) -> Run:
     epochs = tuple(r for r in records if r.get("kind") == "epoch")
     if directory.is_finished:
         return _finished(directory.result(), directory=directory, epochs=epochs)
-    who = directory.identity()
-    return Run(
-        name=directory.name,
-        benchmark=who.benchmark,
-        method=who.method,
-        seed=who.seed,
-        config=who.config,
-        environment=who.environment,
-        accuracy=AccuracyMatrix(r["accuracies"] for r in records if r.get("kind") == "task"),
-        directory=directory,
-        epochs=epochs,
-    )
+    so_far = AccuracyMatrix(r["accuracies"] for r in records if r.get("kind") == "task")
+    identity = directory.identity()
+    return _run(identity, directory.name, so_far, directory=directory, epochs=epochs)
 
 
 def _finished(result: Result, **more: Any) -> Run:
+    return _run(result, result.directory, result.accuracy, result=result, **more)
+
+
+def _run(known: ConfigFile | Result, name: str, accuracy: AccuracyMatrix, **more: Any) -> Run:
+    """A run from either of the records that have its configuration."""
     return Run(
-        name=result.directory,
-        benchmark=result.benchmark,
-        method=result.method,
-        seed=result.seed,
-        config=result.config,
-        environment=result.environment,
-        accuracy=result.accuracy,
-        result=result,
+        name=name,
+        benchmark=known.benchmark,
+        method=known.method,
+        seed=known.seed,
+        config=known.config,
+        environment=known.environment,
+        accuracy=accuracy,
         **more,
     )

@@ -7,10 +7,10 @@ from typing import Any
 
 from nscl.metrics import Summary, summary
 from nscl.reporting.gather import Run
-from nscl.reporting.labels import Group, common_settings, differing, labels
+from nscl.reporting.labels import SeedGroup, common_settings, differing, labels
 from nscl.reporting.order import in_order
 from nscl.reporting.streams import stream
-from nscl.results import preset_of_record, remarks
+from nscl.results import flat, preset_of_record, remarks
 
 # Settings that only change what is recorded do not make another experiment.
 _LOOKING = frozenset({"seed", "eval_each_epoch", "track_old_losses"})
@@ -108,28 +108,13 @@ def sections(runs: Iterable[Run]) -> list[Section]:
     return [_section(*place, found) for place, found in sorted(places.items())]
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted names to values.
-
-    >>> flat({"optim": {"lr": 0.1}, "seed": 0})
-    {'optim.lr': 0.1, 'seed': 0}
-    """
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
 def _section(benchmark: str, preset: str, special: str, runs: list[Run]) -> Section:
     found: dict[str, list[Run]] = {}
     for run in runs:
         key = json.dumps([run.method, _settings(run)], sort_keys=True)
         found.setdefault(key, []).append(run)
     twins = [twin for group in found.values() for twin in _take_twins(group)]
-    groups = in_order(Group(g[0].method, _settings(g[0]), g) for g in found.values())
+    groups = in_order(SeedGroup(g[0].method, _settings(g[0]), g) for g in found.values())
     methods = dict.fromkeys(group.method for group in groups)
     siblings = {m: [g.settings for g in groups if g.method == m] for m in methods}
     return Section(
@@ -143,7 +128,7 @@ def _section(benchmark: str, preset: str, special: str, runs: list[Run]) -> Sect
     )
 
 
-def _series(group: Group, label: str) -> Series:
+def _series(group: SeedGroup, label: str) -> Series:
     return Series(
         method=group.method,
         label=label,

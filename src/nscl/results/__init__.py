@@ -16,6 +16,7 @@ from nscl.results.errors import (
 from nscl.results.lock import RunLock
 from nscl.results.naming import (
     config_hash,
+    flat,
     preset_of_record,
     recorded_preset,
     run_name,
@@ -27,7 +28,7 @@ from nscl.results.records.metrics_record import read_metrics
 from nscl.results.records.remarks import by_remark, remarks
 from nscl.results.records.result import Result
 from nscl.results.run_directory import RunDirectory
-from nscl.results.writing import replacing, write_bytes, write_json, write_text
+from nscl.results.writing import open_atomic, write_bytes, write_json, write_text
 
 __all__ = [
     "ConfigFile",
@@ -46,12 +47,13 @@ __all__ = [
     "config_hash",
     "find_runs",
     "fingerprint",
+    "flat",
     "machine_load",
+    "open_atomic",
     "preset_of_record",
     "read_metrics",
     "recorded_preset",
     "remarks",
-    "replacing",
     "run_name",
     "slug",
     "write_bytes",

@@ -28,6 +28,21 @@ def config_hash(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical_json(config).encode()).hexdigest()
 
 
+def flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted names to values; an empty table is a value.
+
+    >>> flat({"optim": {"lr": 0.1}, "seed": 0})
+    {'optim.lr': 0.1, 'seed': 0}
+    """
+    found: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
 def slug(name: str) -> str:
     """Make a benchmark's or method's name safe as part of a file name.
 

@@ -11,7 +11,7 @@ from nscl.results.errors import FormatError, WriteError
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[BinaryIO]:
+def open_atomic(path: str | Path) -> Iterator[BinaryIO]:
     """Open a binary file that replaces ``path`` when the block ends without an exception.
 
     For writers that stream, such as checkpoints; otherwise use ``write_bytes``.
@@ -27,7 +27,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write ``data`` to ``path``, atomically."""
-    with replacing(path) as file:
+    with open_atomic(path) as file:
         file.write(data)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from nscl.results import FormatError, replacing
+from nscl.results import FormatError, open_atomic
 from nscl.results.writing import cannot_write
 
 SCHEMA = 1
@@ -95,13 +95,13 @@ class Checkpoint:
             self.folder.mkdir(exist_ok=True)
         except OSError as problem:
             raise cannot_write(self.folder, problem) from problem
-        with replacing(path) as file:
+        with open_atomic(path) as file:
             _save({"schema": SCHEMA, "run": self.run, **content}, file)
 
     def _read(self, path: Path) -> SavedState:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as problem:  # a foreign file makes torch's reader stumble in any way
+        except Exception as problem:  # what torch raises depends on the file
             raise FormatError(
                 f"{path} cannot be read ({type(problem).__name__}): it is truncated or not a "
                 f"checkpoint; {WAY_OUT}"

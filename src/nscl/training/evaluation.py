@@ -1,10 +1,11 @@
 """Accuracy and loss of a task, with the head, statistics and network that belong to it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from nscl.data.batches import Batches
 from nscl.methods.base import Method
@@ -12,32 +13,43 @@ from nscl.models.per_task_statistics import NormStatistics
 from nscl.training.process.device import Ranks
 
 
-@torch.no_grad()
 def accuracy(
     method: Method, statistics: NormStatistics, task: int, batches: Batches, ranks: Ranks
 ) -> float:
     """Percentage of right answers; the network's mode is restored."""
-    hits, seen = 0, 0
-    with _as_tested(method, statistics, task):
-        for inputs, labels in batches:
-            if len(labels):
-                hits += int((method.logits(inputs, task).argmax(1) == labels).sum())
-                seen += len(labels)
-    counts = ranks.sum(torch.tensor([float(hits), float(seen)], dtype=torch.float64))
-    return 100.0 * float(counts[0] / counts[1])
+    return 100.0 * _mean(_hits, method, statistics, task, batches, ranks)
 
 
-@torch.no_grad()
 def mean_loss(
     method: Method, statistics: NormStatistics, task: int, batches: Batches, ranks: Ranks
 ) -> float:
     """Cross-entropy on a task, of the network as it is tested; its mode is restored."""
+    return _mean(_losses, method, statistics, task, batches, ranks)
+
+
+def _hits(logits: Tensor, labels: Tensor) -> Tensor:
+    return (logits.argmax(1) == labels).sum()
+
+
+def _losses(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels, reduction="sum")
+
+
+@torch.no_grad()
+def _mean(
+    figure: Callable[[Tensor, Tensor], Tensor],
+    method: Method,
+    statistics: NormStatistics,
+    task: int,
+    batches: Batches,
+    ranks: Ranks,
+) -> float:
+    """A figure summed over each batch, divided by the samples of all ranks."""
     total, seen = 0.0, 0
     with _as_tested(method, statistics, task):
         for inputs, labels in batches:
             if len(labels):
-                logits = method.logits(inputs, task)
-                total += float(F.cross_entropy(logits, labels, reduction="sum"))
+                total += float(figure(method.logits(inputs, task), labels))
                 seen += len(labels)
     sums = ranks.sum(torch.tensor([total, float(seen)], dtype=torch.float64))
     return float(sums[0] / sums[1])

@@ -1,6 +1,6 @@
 """What a reader must know beside the accuracies: tasks of one class, not learned, or moved away.
 
-A learning rate that is too large leaves a network that names one class for everything. Its
+A learning rate that is too large leaves a network that predicts one class for everything. Its
 accuracy is then the share of the most frequent class, which a table shows like any other number.
 Running statistics that move far take old tasks with them, however firmly the weights are held.
 """
@@ -26,7 +26,7 @@ def remarks(
     """
     rows = list(enumerate(accuracy.rows))
     of_one_class = [i for i, _ in rows if len(stream[i].classes) == 1]
-    # One growing head tells the class of a later task from those of all before it.
+    # One growing head distinguishes the class of a later task from all earlier ones.
     single = [i for i in of_one_class if i == 0 or stream.scenario != "class"]
     guessed = [i for i, row in rows if i not in of_one_class and _at_chance(stream[i], row[i])]
     texts = (
@@ -40,8 +40,8 @@ def remarks(
 def chance(labels: Tensor) -> float:
     """The highest accuracy that guessing reaches with some luck, in percent.
 
-    Whoever always names the most frequent of two equally frequent classes is right in half of
-    the cases; two standard deviations of 100 draws are ten points.
+    A network that always predicts one of two equally frequent classes is right in half of the
+    cases; two standard deviations of 100 draws are ten points.
 
     >>> import torch
     >>> chance(torch.tensor([0, 1] * 50))

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from nscl.data.disk.cache import cache_dir, cache_file
+from nscl.data.disk.cache import cache_file
+from nscl.user_cache import cache_dir
 
 
 def test_cache_honours_xdg_and_falls_back_to_home(

@@ -32,7 +32,7 @@ def doctor(*, json: bool = False) -> int:
     json
         Print one JSON object, for bug reports and scripts.
     """
-    found = examine()
+    found = machine_report()
     if json:
         print(jsonlib.dumps(found, indent=2))
     else:
@@ -40,7 +40,7 @@ def doctor(*, json: bool = False) -> int:
     return 0
 
 
-def examine() -> dict[str, Any]:
+def machine_report() -> dict[str, Any]:
     """What this machine has, as plain data; None stands for a package that is missing."""
     import torch
 

@@ -1,8 +1,7 @@
 """``nscl resume``: continue a run from its folder alone."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -74,7 +73,9 @@ def resume(
 
 def _check_same(run: Path, written: "ConfigFile", config: "RunConfig") -> None:
     """Refuse to continue what would start from the beginning, in another folder."""
-    before, now = _flat(written.config), _flat(config.identity())
+    from nscl.results import flat
+
+    before, now = flat(written.config), flat(config.identity())
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if changed:
         raise NsclError(
@@ -85,8 +86,3 @@ def _check_same(run: Path, written: "ConfigFile", config: "RunConfig") -> None:
         raise NsclError(
             f"{run} cannot be continued under that name: rename the folder to {written.name}"
         )
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    parts = {k: v if isinstance(v, Mapping) else {"": v} for k, v in config.items()}
-    return {f"{k}.{inner}".rstrip("."): v for k, part in parts.items() for inner, v in part.items()}

@@ -28,6 +28,13 @@ def sum_over_ranks(tensor: Tensor) -> Tensor:
     return _all_reduce(tensor, dist.ReduceOp.SUM) if is_distributed() else tensor
 
 
+def max_over_ranks(value: int) -> int:
+    """The largest of all ranks' numbers; every rank must call it."""
+    if not is_distributed():
+        return value
+    return int(_all_reduce(numbers([value]), dist.ReduceOp.MAX).item())
+
+
 def numbers(values: Sequence[float] | Sequence[Sequence[Tensor]]) -> Tensor:
     """Numbers to be summed over ranks: exact and on the CPU, whatever torch's defaults are."""
     return torch.tensor(values, dtype=torch.float64, device="cpu")

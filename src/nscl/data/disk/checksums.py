@@ -10,14 +10,15 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from nscl.data.disk.cache import cache_dir, cache_file
+from nscl.data.disk.cache import cache_file
 from nscl.data.errors import CorruptDataError
+from nscl.user_cache import cache_dir
 
 Algorithm = Literal["MD5", "SHA-256"]
 
 
 def algorithm_of(checksum: str) -> Algorithm:
-    """Tell by its length which of the two a checksum is.
+    """Recognise by its length which of the two a checksum is.
 
     >>> algorithm_of("0" * 32), algorithm_of("0" * 64)
     ('MD5', 'SHA-256')

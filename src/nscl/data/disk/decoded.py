@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nscl.data.disk.cache import cache_dir, cache_file
+from nscl.data.disk.cache import cache_file
 from nscl.data.notices import Notify, log_notice
 from nscl.data.readers.raw import RawDataset
+from nscl.user_cache import cache_dir
 
 _VERSION = 1
 

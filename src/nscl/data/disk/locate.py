@@ -4,10 +4,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from nscl.data.disk.cache import cache_dir
 from nscl.data.disk.canonical import Dataset, Form
 from nscl.data.disk.checksums import verify
 from nscl.data.errors import DataNotFoundError
+from nscl.user_cache import cache_dir
 
 
 @dataclass(frozen=True)

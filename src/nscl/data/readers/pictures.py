@@ -41,7 +41,7 @@ def decode_picture(
             fitted = upright if size is None else _cover(upright, size)
             return np.asarray(fitted).transpose(2, 0, 1)
     except Exception as error:
-        # Pillow's plugins raise whatever their format makes them stumble over.
+        # What Pillow raises depends on the file and on the plugin of its format.
         raise CorruptDataError(
             f"{name} cannot be decoded as a picture ({_reason(error)}); remove it or replace it"
         ) from None

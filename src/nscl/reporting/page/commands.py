@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nscl.reporting.gather import Run
-from nscl.reporting.series import flat
-from nscl.results import preset_of_record
+from nscl.results import flat, preset_of_record
 
 _FIRST = ("benchmark", "method", "preset", "seed", "options")
 

@@ -11,9 +11,8 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from platformdirs import user_cache_path
-
 from nscl.results import WriteError, write_bytes
+from nscl.user_cache import cache_dir
 
 OWN = ("choices.js", "table.js", "page.js")
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
@@ -67,4 +66,4 @@ def _vega() -> str:
 
 
 def _cached() -> Path:
-    return user_cache_path("nscl") / f"vega-{version('vl-convert-python')}.js"
+    return cache_dir() / f"vega-{version('vl-convert-python')}.js"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nscl.results.errors import FormatError
-from nscl.results.naming import canonical_json, config_hash, name_with_hash
+from nscl.results.naming import canonical_json, config_hash, flat, name_with_hash
 from nscl.results.records.reading import check_schema, read_json
 from nscl.results.records.record import Count, Name, checked, record
 
@@ -64,22 +64,18 @@ class ConfigFile:
 
     def difference(self, other: "ConfigFile") -> str:
         """Say where two runs differ, with both values; empty when they are the same run."""
-        mine, its = _flat(self), _flat(other)
+        mine, its = _texts(self), _texts(other)
         names = [name for name in sorted(mine | its) if mine.get(name) != its.get(name)]
         listed = [f"{name}: {mine.get(name)} there, {its.get(name)} here" for name in names[:3]]
         more = [f"and {len(names) - 3} more"] if len(names) > 3 else []
         return "; ".join(listed + more)
 
 
-def _flat(file: ConfigFile) -> dict[str, str]:
+def _texts(file: ConfigFile) -> dict[str, str]:
     """Dotted names to JSON texts, so that values compare as they are stored."""
-    flat = {"benchmark": file.benchmark, "method": file.method, "seed": str(file.seed)}
-    pending: list[tuple[str, Mapping[str, Any]]] = [("", file.config)]
-    while pending:
-        prefix, mapping = pending.pop()
-        for key, value in mapping.items():
-            if isinstance(value, Mapping) and value:
-                pending.append((f"{prefix}{key}.", value))
-            else:
-                flat[f"config.{prefix}{key}"] = canonical_json({"": value})[4:-1]
-    return flat
+    config = {f"config.{name}": _json(value) for name, value in flat(file.config).items()}
+    return {"benchmark": file.benchmark, "method": file.method, "seed": str(file.seed), **config}
+
+
+def _json(value: Any) -> str:
+    return canonical_json({"": value})[4:-1]

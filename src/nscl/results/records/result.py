@@ -100,8 +100,8 @@ class Result:
             "seconds_per_task": list(self.seconds_per_task),
         }
         # Left out where there are none: older versions do not know the field.
-        said = {"remarks": list(self.remarks)} if stored.pop("remarks") else {}
-        return {"schema": SCHEMA, **figures, **stored, **copies, **lists, **said}
+        remarks = {"remarks": list(self.remarks)} if stored.pop("remarks") else {}
+        return {"schema": SCHEMA, **figures, **stored, **copies, **lists, **remarks}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, place: str | Path = "the result") -> Self:

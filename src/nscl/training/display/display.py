@@ -16,47 +16,38 @@ from nscl.training.display.tally import Tally
 
 
 class Display(Protocol):
-    """Called at every event of a run; may show it or not."""
+    """Called at every event of a run; may show it or not.
+
+    The ``return`` of each method says that subclasses need not have it.
+    """
 
     def start(self, config: RunConfig, stream: TaskStream, place: Place, folder: Path) -> None:
         """A run begins or resumes."""
+        return
 
     def step(self, place: Place, phase: Phase, epochs: int, tally: Tally, batches: int) -> None:
         """A step was made."""
+        return
 
     def epoch(self, record: dict[str, Any]) -> None:
         """An epoch is over."""
+        return
 
     def task(self, record: dict[str, Any]) -> None:
         """A task is over."""
+        return
 
     def finish(self, result: Result) -> None:
         """The result is written."""
+        return
 
     def stop(self) -> None:
         """Whatever happened: give the terminal back."""
+        return
 
 
-class Quiet:
+class Quiet(Display):
     """Shows nothing."""
-
-    def start(self, config: RunConfig, stream: TaskStream, place: Place, folder: Path) -> None:
-        """A run begins or resumes."""
-
-    def step(self, place: Place, phase: Phase, epochs: int, tally: Tally, batches: int) -> None:
-        """A step was made."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """An epoch is over."""
-
-    def task(self, record: dict[str, Any]) -> None:
-        """A task is over."""
-
-    def finish(self, result: Result) -> None:
-        """The result is written."""
-
-    def stop(self) -> None:
-        """Whatever happened: give the terminal back."""
 
 
 class Json(Quiet):

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from nscl.core.distributed.collectives import rank_and_world, sum_over_ranks
+from nscl.core.distributed.collectives import max_over_ranks, rank_and_world, sum_over_ranks
 from nscl.models.norms import layers_with_statistics
 from nscl.training.config.schema import ConfigError
 from nscl.training.display.tally import Tally
@@ -47,7 +47,7 @@ class Ranks:
         """Gradients of the full batch: the sum over ranks, each weighted by its share of it.
 
         One flat message per step instead of DistributedDataParallel's buckets: methods run several
-        forward and backward passes per step, which its hooks cannot tell apart. A gradient that
+        forward and backward passes per step, which its hooks cannot distinguish. A gradient that
         only some ranks have (a head that no image of the others belongs to) counts as zero there;
         one that no rank has stays None, and optimizers skip it.
         """
@@ -96,11 +96,7 @@ class Ranks:
 
     def largest(self, value: int) -> int:
         """The largest of all ranks' numbers; every rank must ask."""
-        if self.count == 1:
-            return value
-        found = torch.tensor([value]).to("cuda" if dist.get_backend() == "nccl" else "cpu")
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-        return int(found.item())
+        return max_over_ranks(value)
 
     def wait(self) -> None:
         """Until every rank is here."""

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: finish the step, save, show how to resume; a second one exits at once."""
 
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from nscl.errors import NsclError
@@ -27,16 +27,11 @@ class StopSignal:
         for number in (signal.SIGINT, signal.SIGTERM):
             try:
                 self._previous[number] = signal.signal(number, self._note)
-            except ValueError:  # not in the main thread: whoever runs it handles signals
+            except ValueError:  # not in the main thread, where signals are handled
                 break
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

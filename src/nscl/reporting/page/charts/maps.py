@@ -124,7 +124,7 @@ def _map(
 
 @dataclass(frozen=True)
 class _Look:
-    """What all maps of a card have in common."""
+    """What all maps of a card share."""
 
     domain: tuple[float, float]
     cell: int  # pixels

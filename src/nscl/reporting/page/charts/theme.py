@@ -152,7 +152,7 @@ def specification(
     so only the tests do it.
     """
     spec = chart.to_dict(validate=False)
-    del spec["$schema"], spec["config"]  # an address that nobody looks up; CONFIG is for all charts
+    del spec["$schema"], spec["config"]  # the address is not needed; CONFIG is for all charts
     own = [_definition(each) for each in params]
     spec["params"] = [*own, *spec.get("params", [])]
     return {**spec, "datasets": {**spec.get("datasets", {}), "rows": list(data)}}
