@@ -23,6 +23,7 @@ PAGES = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *PAGES]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CITATION = re.compile(r'(docs/[a-z-]+\.md), ("[^"]+"(?:(?:,| and|, and) "[^"]+")*)')
 COLUMNS = 100
 
 
@@ -160,14 +161,26 @@ def test_lines_are_wrapped(document: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "experiments", "examples"])
-def test_cited_sections_of_the_methods_exist(folder: str) -> None:
-    """A docstring cites a section as ``docs/methods.md, "Title"``."""
-    text = FENCE.sub("", (ROOT / "docs/methods.md").read_text(encoding="utf-8"))
-    titles = {*re.findall(r"^#+ (.+)$", text, re.MULTILINE), "Title"}
-    for path in (ROOT / folder).rglob("*.py"):
-        source = path.read_text(encoding="utf-8")
-        cited = re.findall(r"docs/methods\.md,\s+\"([^\"]+)\"", source)
-        assert {" ".join(title.split()) for title in cited} <= titles, path
+def test_cited_sections_of_the_documents_exist(folder: str) -> None:
+    """Docstrings, comments and TOML cite ``docs/PAGE.md, "Title"``, or several titles of a page."""
+    files = (path for kind in ("py", "toml") for path in (ROOT / folder).rglob(f"*.{kind}"))
+    for path in files:
+        for page, titles in citations(path.read_text(encoding="utf-8")):
+            text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+            missing = titles - {*re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+            assert not missing, f"{path} cites {missing} of {page}"
+
+
+def citations(source: str) -> Iterator[tuple[str, set[str]]]:
+    """Pages with the titles that are cited of them; a citation may go on in the next line."""
+    for found in CITATION.finditer(re.sub(r"\s*\n[ #]*", " ", source)):
+        yield found.group(1), set(re.findall(r'"([^"]+)"', found.group(2)))
+
+
+def test_citations_are_found() -> None:
+    one, other = "docs/results.md", "docs/data.md"
+    source = f'# of {one}, "One", "Two"\n    # and "Three" ({other},\n    "Four").'
+    assert list(citations(source)) == [(one, {"One", "Two", "Three"}), (other, {"Four"})]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -62,8 +62,8 @@ def _known_tokens(layers: Sequence[LayerReport]) -> Iterator[str]:
         none = all(layer.free == 0 for layer in known)
         yield (
             f"{'no token' if none else f'{_LESS} of the tokens'} free: {_names(known)}: the old "
-            "data contain the others, and this rule keeps their rows as they are, whatever its "
-            "number; Penalty and Budget let them move"
+            "data contain the others, and this rule holds their rows whatever its number; Penalty "
+            "and Budget let them move"
         )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# σ: beyond this, frozen statistics kept more than they cost in every stream that was measured
-# (docs/results.md, "Running statistics").
+# σ: beyond this, frozen statistics kept more of the old than they cost of the new wherever both
+# were measured (docs/results.md, "The default" and "Adam-NSCL's switches").
 LARGE_SHIFT = 1.0
 
 
@@ -33,8 +33,8 @@ def describe_large_shifts(statistics: Sequence[Shift]) -> Iterator[str]:
         more = f" (more than {LARGE_SHIFT:g} σ in {len(large)} of {len(statistics)} norm layers)"
         yield (
             f"running statistics of {large[0].name} moved by {large[0].shift:.3g} σ since the last "
-            f"remember{more if len(large) > 1 else ''}: old outputs move with them, however firmly "
-            "weights are held; with statistics='freeze' a memory holds them too"
+            f"remember{more if len(large) > 1 else ''}: old outputs move with them, even where "
+            "weights are held; statistics='freeze' holds them too"
         )
 
 

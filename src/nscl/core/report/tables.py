@@ -30,7 +30,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, with enough digits to tell a small one from none.
+    """A share in percent, with enough digits to distinguish a small one from none.
 
     >>> percent(0.123), percent(0.00002)
     ('12.3 %', '0.002 %')
