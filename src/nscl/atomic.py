@@ -22,7 +22,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     with replacing_path(path) as temporary, temporary.open("xb") as file:
         yield file
         file.flush()
-        # Through the descriptor that wrote: only it is certain to hear of a failed write.
+        # On the descriptor that wrote: only there is a failed write certain to be reported.
         os.fsync(file.fileno())
 
 

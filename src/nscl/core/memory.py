@@ -130,9 +130,9 @@ class Memory(StoredMemory):
         """Read a memory for a model of the same architecture, with the options it was saved with.
 
         Load the model's weights first: layers in which they are neither those of the last
-        ``remember`` nor those at the time of ``save`` are warned about. Layers that are others by
-        now, or gone, are left out and left free with ``exclude``. Sharded weights are gathered for
-        the comparison, so every rank must call this.
+        ``remember`` nor those at the time of ``save`` are warned about. Name layers that have been
+        replaced or removed in ``exclude``: they are left out, and free. Sharded weights are
+        gathered for the comparison, so every rank must call this.
 
         >>> Memory.load("memory.safetensors", model, exclude=["fc"])  # doctest: +SKIP
         """

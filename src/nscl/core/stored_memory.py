@@ -33,6 +33,7 @@ from nscl.core.covariance.sharing.shared_values import mapped_once
 from nscl.core.distributed.fsdp import reshard
 from nscl.core.model.inventory import take_inventory, unwrap
 from nscl.core.model.name_patterns import as_patterns, clean, follow_names, is_in
+from nscl.core.norms.fisher import Anchor
 from nscl.core.options import MemoryOptions
 from nscl.core.projection.rules import Rule
 from nscl.core.protection.live_state import LiveState
@@ -61,6 +62,11 @@ class StoredMemory(MemoryOptions, ABC):
     def tasks(self) -> int:
         """How many times ``remember`` has added to this memory."""
         return self._state.tasks
+
+    @property
+    def anchors(self) -> Mapping[str, Anchor]:
+        """What the penalty pulls norm parameters towards, by name; see ``norms="ewc"``."""
+        return self._state.anchors
 
     @property
     def nbytes(self) -> dict[str, int]:
@@ -185,7 +191,9 @@ class StoredMemory(MemoryOptions, ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *, exclude: Sequence[str] = ()) -> None:
-        """Take over a ``state_dict`` but for what is excluded; own options stay. All or nothing.
+        """Take over a ``state_dict``, except for excluded layers. All or nothing.
+
+        The options of this memory stay as they are.
 
         ``exclude`` also leaves out layers that have been replaced or removed. It does not become an
         option of this memory: as after ``forget``, a new layer of that name is free until it is

@@ -18,8 +18,8 @@ EXPENDABLE = ("seconds", "learning acc. %", "forgetting", "expected")  # dropped
 LAST = ("seeds", "BWT")  # dropped where not even a short label fits beside them
 LABEL, SHORT_LABEL = 30, 12  # least widths of a longer label: before columns go, and before LAST go
 GAP = 2  # between columns
-KEEPS_DATA = "*"
-FOOTNOTE = "* keeps old data"
+STAR = "*"
+FOOTNOTE = f"{STAR} keeps old data"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def table(
 def _columns(
     rows: Sequence[SummaryRow], expected: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[str]]:
-    columns = {"": [row.label + (KEEPS_DATA if row.keeps_data else "") for row in rows]}
+    columns = {"": [row.label + (STAR if row.keeps_data else "") for row in rows]}
     for name, head in zip(FIGURES, HEADS, strict=True):
         style = {"signed": name == "bwt", "rounded": name == "seconds"}
         columns[head] = [_cell(row.figures[name], **style) for row in rows]

@@ -45,11 +45,11 @@ class Options(BaseModel):
     ``used_with`` names options that have an effect only with a value of another one. The condition
     is ``"OTHER VALUE"``, ``"OTHER not VALUE"`` or ``"OTHER above 0"``:
 
-    >>> class Chosen(Options):
+    >>> class OnlineOptions(Options):
     ...     used_with: ClassVar[Mapping[str, str]] = {"gamma": "form online"}
     ...     form: str = "separate"
     ...     gamma: float = 1.0
-    >>> Chosen(gamma=0.5).unread(), Chosen(form="online").unread()
+    >>> OnlineOptions(gamma=0.5).unread(), OnlineOptions(form="online").unread()
     ({'gamma': 'form online'}, {})
     """
 

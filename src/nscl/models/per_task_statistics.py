@@ -1,8 +1,8 @@
 """Running statistics over tasks: shared by all, frozen after the first, or one set per task.
 
-Null-space methods protect the outputs of convolutions, but not the normalisation behind them.
-Shared statistics change with every task and are a part of the forgetting that is reported. The
-three modes:
+Null-space methods protect the outputs of convolutions, but not the normalisation that follows.
+Shared statistics change with every task, and part of the reported forgetting is theirs. Three
+modes:
 
 ==========  ====================================================================================
 shared      nothing is done: every task updates the one set (the published protocol)
@@ -15,7 +15,6 @@ per_task    each task ends with a set of its own, used whenever that task is tes
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -90,7 +89,7 @@ class NormStatistics:
 
     @contextmanager
     def for_task(self, task: int) -> Iterator[None]:
-        """Test ``task`` inside this block with its own statistics; afterwards the current are back.
+        """Test ``task`` inside this block with its own statistics; then restore the current ones.
 
         A task that has not ended yet, and every task in the other modes, is tested with the current
         statistics. Do not train inside: the statistics that the layers collect there are lost.
@@ -107,7 +106,7 @@ class NormStatistics:
             set_statistics(self._layers, current)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to continue, as tensors and plain values; the model's own is apart."""
+        """Everything needed to continue, as tensors and plain values, without the model's own."""
         return {
             "mode": self.mode,
             "last": self._last,
@@ -145,16 +144,11 @@ class NormStatistics:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _freeze(self) -> None:
-        # Copies, a teacher for one, normalise as the model itself does.
+        # Copies of the model, such as a teacher, normalise as the model itself does.
         self._holding.take(self._layers, lambda _: True, copies=True)
 
     def _check_open(self, task: int) -> None:

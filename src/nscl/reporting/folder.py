@@ -2,7 +2,7 @@
 
 A folder that holds anything but a report is refused. An existing report is replaced: each file
 atomically, files that the new report no longer has are removed, other files stay untouched. A
-figure is kept if it would show the same (``digest``) and nobody has changed its file (``sha256``).
+figure is kept if it would show the same (``digest``) and its file is unchanged (``sha256``).
 """
 
 import hashlib

@@ -9,18 +9,18 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from nscl.reporting.labels import Group, Settings, differing, standing_out
+from nscl.reporting.labels import FlatSettings, SeedGroup, differing, standing_out
 from nscl.reporting.tables.published import rank
 
 
-def in_order(groups: Iterable[Group]) -> list[Group]:
+def in_order(groups: Iterable[SeedGroup]) -> list[SeedGroup]:
     """Methods as they were published, the rows of each by what is unusual about them."""
     found = sorted(groups, key=lambda group: rank(group.method))
     methods = groupby(found, key=lambda group: group.method)
     return [group for _, rows in methods for group in _rows(list(rows))]
 
 
-def number(settings: Settings, name: str) -> float | None:
+def number(settings: FlatSettings, name: str) -> float | None:
     """An option's place on an axis; a later rate that is not set is the first task's.
 
     >>> number({"optim.lr": 0.002, "optim.later_lr": None}, "optim.later_lr")
@@ -32,12 +32,12 @@ def number(settings: Settings, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _rows(groups: list[Group]) -> list[Group]:
+def _rows(groups: list[SeedGroup]) -> list[SeedGroup]:
     siblings = [group.settings for group in groups]
     numeric = {name for name in differing(siblings) if _is_numeric(name, siblings)}
     apart = {id(group): standing_out(group.settings, siblings) for group in groups}
 
-    def words(group: Group) -> list[tuple[str, str]]:
+    def words(group: SeedGroup) -> list[tuple[str, str]]:
         return [(n, str(value)) for n, value in apart[id(group)].items() if n not in numeric]
 
     alike = groupby(sorted(groups, key=words), key=words)
@@ -45,15 +45,15 @@ def _rows(groups: list[Group]) -> list[Group]:
     return sorted(found, key=lambda group: bool(apart[id(group)]))
 
 
-def _by_numbers(groups: list[Group]) -> list[Group]:
+def _by_numbers(groups: list[SeedGroup]) -> list[SeedGroup]:
     siblings = [group.settings for group in groups]
 
-    def numbers(group: Group) -> list[tuple[str, float]]:
+    def numbers(group: SeedGroup) -> list[tuple[str, float]]:
         values = [(n, number(group.settings, n)) for n in standing_out(group.settings, siblings)]
         return [(n, -math.inf if value is None else value) for n, value in values]
 
     return sorted(groups, key=numbers)
 
 
-def _is_numeric(name: str, siblings: Sequence[Settings]) -> bool:
+def _is_numeric(name: str, siblings: Sequence[FlatSettings]) -> bool:
     return all(s.get(name) is None or number(s, name) is not None for s in siblings)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from nscl.reporting.errors import ReportError
-from nscl.reporting.figures import Job, digest, not_drawn, plans, rendered
+from nscl.reporting.figures import Job, not_drawn, plans, rendered
+from nscl.reporting.figures.digests import figure_digest
 from nscl.reporting.folder import ReportFolder
 from nscl.reporting.gather import FoundRuns, gather
 from nscl.reporting.page.html import render
@@ -148,7 +149,7 @@ def _wanted(
     others = not_drawn(section, missing) if kinds else [_NOT_WANTED]
     drawn.left_out.extend((section.title, each) for each in (*absent, *others))
     for plan in plans(section, missing) if kinds else ():
-        path, shows = f"{prefix}{plan.name}", digest(plan)
+        path, shows = f"{prefix}{plan.name}", figure_digest(plan)
         kept = [kind for kind in kinds if folder.keep(f"{path}.{kind}", shows)]
         drawn.kept.extend(f"{path}.{kind}" for kind in kept)
         if left := [kind for kind in kinds if kind not in kept]:

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from nscl.reporting import Section, gather, sections
-from nscl.reporting.figures import digest, plans
+from nscl.reporting.figures import plans
+from nscl.reporting.figures.digests import figure_digest
 from nscl.reporting.plot_data.missing import left_out
 from tests.reporting.making import laboratory
 
 
 def digests(section: Section) -> dict[str, str]:
     missing = {each.name for each in left_out(section)}
-    return {plan.name: digest(plan) for plan in plans(section, missing)}
+    return {plan.name: figure_digest(plan) for plan in plans(section, missing)}
 
 
 def test_the_place_of_the_runs_changes_nothing(section: Section, tmp_path: Path) -> None:

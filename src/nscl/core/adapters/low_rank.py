@@ -76,8 +76,8 @@ def place(
         elif not _is_held(state, blocks):
             raise NsclError(
                 f"the adapter of '{blocks.wrapped.name}' is trained already ('{blocks.up.name}' is "
-                "not zero), and not all data were remembered with it: merge it into the model "
-                "before remembering, or remember the old data through the model with its adapter"
+                "not zero), and not all data were remembered with it: merge it into the model, or "
+                "remember the old data again with it"
             )
         elif blocks.down.name not in state.adapters:
             state = _known(state, blocks, None)

@@ -155,10 +155,9 @@ def _check_output(
     """Refuse a function that reads other rows than those the layer multiplies."""
     if not computes_from_rows(layer_type, module, call, seen):
         raise FeatureError(
-            f"layer '{layer.name}' ({layer.kind}) does not compute rows @ weight.T + bias with the "
-            "rows that nscl was taught to read: correct the function given to "
-            "@nscl.register_layer, or register the layer with check=False if it computes more "
-            f"after the product{layer.way_out}"
+            f"layer '{layer.name}' ({layer.kind}) does not compute rows @ weight.T + bias from the "
+            "rows of its registered function: correct that function, register it with check=False "
+            f"if more follows the product{layer.way_out}"
         )
 
 
@@ -194,7 +193,7 @@ def _note(
     sharded: Mapping[str, str],
     together: MutableMapping[str, Tensor] | None,
 ) -> Callable[..., None]:
-    # The monitor sees which plain parameters are used, but for those that FSDP2 gathers.
+    # The monitor sees which plain parameters are used, except for those that FSDP2 gathers.
     surely = {name for name in names if name not in found.plain} | set(sharded.values())
 
     def hook(module: nn.Module, args: Any, output: Any) -> None:

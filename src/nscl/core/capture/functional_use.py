@@ -83,9 +83,8 @@ class FunctionalUseMonitor(TorchFunctionMode):
         for name, function in self.used_outside.items():
             raise UnsupportedError(
                 f"parameter '{name}' is used by torch function '{function}' outside of its own "
-                "layer, so its inputs there cannot be seen: call the layer as a module, write a "
-                "module for that use and register it with @nscl.register_layer, or "
-                f"exclude=['{name}']"
+                "layer, where its inputs are not seen: call the layer as a module, register a "
+                f"module for that use (@nscl.register_layer), or exclude=['{name}']"
             )
         for layer in self.altered:
             raise UnsupportedError(

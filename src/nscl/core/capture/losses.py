@@ -139,9 +139,9 @@ def sampled_loss(
         logits = found[0] if len(found) == 1 else None
     if logits is None:
         raise FeatureError(
-            "factors='kronecker' needs to know what the model's output means, and this one is "
-            "neither [samples, classes] nor named 'logits': give remember a "
-            "likelihood='categorical' or 'gaussian', or a loss=..., or use factors='input'"
+            "factors='kronecker' needs to know what the model's output means: neither [samples, "
+            "classes] nor 'logits'; give remember a likelihood='categorical' or 'gaussian', or a "
+            "loss=..., or use factors='input'"
         )
     return _categorical(real_rows_of(logits, padding) / temperature, generator)
 

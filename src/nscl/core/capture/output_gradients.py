@@ -123,8 +123,8 @@ def _send_rows(
         if found.shape[0] != block.groups or found.shape[-1] != out:
             raise FeatureError(
                 f"layer '{block.name}' gave an output of {found.shape[-1]} channels per row, but "
-                f"its weight is {block.shape()}: the layer does not end with rows @ weight.T, so "
-                "its outputs cannot be weighed; use factors='input'"
+                f"its weight is {block.shape()}: it does not end with rows @ weight.T; use "
+                "factors='input'"
             )
         if widest is None or out <= widest:
             sink(block, found if real is None else found[:, real.to(found.device)])

@@ -141,8 +141,7 @@ def describe_unweighted(names: Sequence[str]) -> Iterator[str]:
     """The warning that these layers are held by their inputs alone: no gradient reaches them."""
     if names:
         yield (
-            f"all outputs count alike in {listed(names)}: no gradient of the loss reaches them "
-            f"(the model's own no_grad, an output that the loss leaves out), or they have more "
-            f"than {WIDEST} outputs; give remember a loss=... that depends on them, the memory a "
-            "rank=... that sketches wide layers, or use factors='input'"
+            f"all outputs count alike in {listed(names)}: the loss does not depend on them, or "
+            f"they have more than {WIDEST} outputs; give remember a loss=... that does, the memory "
+            "a rank=... for wide layers, or use factors='input'"
         )

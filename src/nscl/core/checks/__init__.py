@@ -1,4 +1,4 @@
-"""What a memory says of a model: what is held, what it costs, unprotected steps, lost layers.
+"""Checks of a model against its memory: what is held, its cost, unprotected steps, lost layers.
 
-Nothing here changes a state or a model, but for ``forget_layers``, which makes a smaller state.
+Only ``forget_layers`` makes a new, smaller state; nothing else here changes a state or a model.
 """

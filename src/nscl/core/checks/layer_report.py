@@ -54,9 +54,8 @@ def _describe_computed(found: Inventory) -> Iterator[str]:
     ]
     if names:
         yield (
-            f"no null space: {listed(names)}: the weight of these layers is computed (weight norm "
-            "or another parametrization) or handed to a function by another module, so their "
-            "parameters are treated number by number, as norms= says"
+            f"no null space: {listed(names)}: their weight is computed (a parametrization) or used "
+            "by another module's function, so parameters are held one by one, as norms= says"
         )
 
 

@@ -18,12 +18,12 @@ from nscl.core.model.block import Block
 from nscl.core.report import listed
 
 
-def digest(tensor: Tensor) -> str:
+def tensor_digest(tensor: Tensor) -> str:
     """A short fingerprint of a tensor's dtype, shape and bytes.
 
-    >>> digest(torch.zeros(2)) == digest(torch.zeros(2).clone())
+    >>> tensor_digest(torch.zeros(2)) == tensor_digest(torch.zeros(2).clone())
     True
-    >>> digest(torch.zeros(2)) == digest(torch.tensor([0.0, 1e-30]))
+    >>> tensor_digest(torch.zeros(2)) == tensor_digest(torch.tensor([0.0, 1e-30]))
     False
     """
     flat = tensor.detach().cpu().contiguous().reshape(-1)
@@ -45,7 +45,7 @@ def digests_of_moved(
         for name, tensor in reference.items()
         if name in parameters and parameters[name].shape == tensor.shape
     }
-    return {name: digest(now) for name, now in _moved(known, parameters)}
+    return {name: tensor_digest(now) for name, now in _moved(known, parameters)}
 
 
 def differing_parameters(
@@ -59,7 +59,9 @@ def differing_parameters(
     Sharded parameters are gathered for this, so every rank must call it.
     """
     moved = _moved(reference, parameters)
-    return [name for name, now in moved if name not in digests or digests[name] != digest(now)]
+    return [
+        name for name, now in moved if name not in digests or digests[name] != tensor_digest(now)
+    ]
 
 
 def _moved(
@@ -87,7 +89,6 @@ def describe_other_weights(layers: Sequence[str], *, pulls: bool) -> Iterator[st
         pulled = " acts_on='displacement' will pull them back there with the next step."
         yield (
             f"this memory was made of other weights than the model has in {listed(layers)}."
-            f"{pulled if pulls else ''} If they were trained further since then, go on. If not, "
-            "load the memory's own weights first, or call "
-            f"memory.forget({layers[0]!r}) for layers that are new on purpose"
+            f"{pulled if pulls else ''} If they were trained further since then, go on; if not, "
+            f"load the memory's own weights, or memory.forget({layers[0]!r}) if the layer is new"
         )

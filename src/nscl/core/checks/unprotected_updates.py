@@ -166,8 +166,8 @@ def describe_moved_in_held(names: Sequence[str]) -> Iterator[str]:
     if names:
         yield (
             f"moved out of the null space since the last remember: {listed(names)}: an unprotected "
-            "optimizer has stepped (re-created, a second one, the inner one of a wrapper), or "
-            "other weights were loaded: see memory.forgetting(), and protect that optimizer"
+            "optimizer has stepped (a second one, the inner one of a wrapper), or other weights "
+            "were loaded; protect that optimizer, see memory.forgetting()"
         )
 
 

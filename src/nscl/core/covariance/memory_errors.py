@@ -21,8 +21,8 @@ def explain_out_of_memory(block: Block, rank: int | None = None) -> Iterator[Non
         size = block.groups * lines * block.width * 8 / 2**30
         raise FeatureError(
             f"layer '{block.name}' has {block.width} input features: its covariance takes "
-            f"{size:.1f} GiB while it is summed and decomposed, which does not fit into memory; "
-            f"keep a sketch of it (a smaller rank=...){block.way_out}. The memory is unchanged"
+            f"{size:.1f} GiB, which does not fit into memory; keep a sketch of it (a smaller "
+            f"rank=...){block.way_out}. The memory is unchanged"
         ) from problem
 
 

@@ -1,4 +1,4 @@
-"""How far a model has moved since the last ``remember``: outputs, parameters, what nobody counts.
+"""How far a model has moved since the last ``remember``: outputs, parameters, uncounted rest.
 
 Everything here compares a ``State`` with the model as it is now, and changes neither.
 """

@@ -1,6 +1,6 @@
 """How far the model's own output on a batch has moved: the model now beside the remembered one."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from nscl.core.capture.batch import call, describe, samples_in, to_device
+from nscl.core.capture.data_pass import Forward
 from nscl.core.capture.forward_hooks import evaluating
 from nscl.core.capture.losses import float_tensors, logits_of
 from nscl.core.distributed.fsdp import reshard
 from nscl.core.recall import with_remembered
 from nscl.core.report import ProbeForgetting
 from nscl.errors import FeatureError, NsclError
-
-Forward = Callable[[nn.Module, Any], Any]
 
 
 def measure_probe(

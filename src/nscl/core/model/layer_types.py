@@ -1,9 +1,9 @@
 """How each layer type becomes rows of features. A new type is one registered function.
 
 A layer type says two things: which matrices of weights it has (``Matrix``), and what rows they
-multiply in one call. ``register_layer`` teaches nscl a type of your own in a few lines. What it was
-taught is compared with the layer's own output in every pass; torch's own layers need no comparison,
-as their functions are tested here against derivatives.
+multiply in one call. ``register_layer`` adds a type of your own in a few lines. Such a function
+is compared with the layer's own output in every pass; torch's own layers need no comparison, as
+their functions are tested here against derivatives.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +99,7 @@ def register_layer(
     so that the layer computes ``rows @ weight.flatten(1).T + bias``; with ``transposed`` the weight
     is ``[features, out]``, and it computes ``rows @ weight + bias``. Every pass compares this with
     the layer's own output, once per layer. ``check=False`` is for a layer that computes something
-    more after the product: then nothing tells whether the function is right.
+    more after the product: then nothing checks the function.
 
     >>> class Scaled(nn.Linear):
     ...     def forward(self, input):

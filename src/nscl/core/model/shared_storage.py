@@ -32,9 +32,8 @@ def reject_overlaps(parameters: Mapping[str, Tensor], excluded: Set[str]) -> Non
             if moves and not left_free and _overlap(one.tensor, other.tensor):
                 raise UnsupportedError(
                     f"'{one.name}' and '{other.name}' are two parameters in the same memory (tied "
-                    "by .data), so a step of one moves the other behind its projection: tie them "
-                    "by giving both modules the same nn.Parameter, untie them, or "
-                    f"exclude=['{one.name}', '{other.name}']"
+                    "by .data), so a step moves both: give both modules the same nn.Parameter, "
+                    f"untie them, or exclude=['{one.name}', '{other.name}']"
                 )
 
 
@@ -99,7 +98,7 @@ def _spans_meet(one: Tensor, other: Tensor) -> bool:
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors that span common bytes have an element in common."""
+    """Whether two tensors that span common bytes share an element."""
     if one.dtype != other.dtype:
         return True  # one buffer read in two ways
     # Strided views may interleave without meeting: mark the elements themselves.

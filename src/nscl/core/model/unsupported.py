@@ -61,8 +61,7 @@ def check_name(other: Block | None, block: Block) -> None:
     if other is not None:
         raise UnsupportedError(
             f"'{block.name}' is the name of two matrices, '{other.weight}' ({other.kind}) and "
-            f"'{block.weight}' ({block.kind}): only one of them could be remembered under it; "
-            f"rename the module, or exclude=['{block.name}']"
+            f"'{block.weight}' ({block.kind}): rename the module, or exclude=['{block.name}']"
         )
 
 

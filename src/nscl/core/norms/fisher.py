@@ -106,9 +106,9 @@ class FisherAccumulator:
         value = default_loss(output, padding) if given is None else given()
         if given is None and not value.requires_grad:
             raise FeatureError(
-                "the model's output has no gradient (forward= under torch.no_grad, or a "
-                "detached output), and norms='ewc' needs it to anchor the norm layers: let "
-                "gradients through, or use norms='freeze' or 'train'"
+                "the model's output has no gradient (torch.no_grad in forward=, or a detached "
+                "output), which norms='ewc' needs: let gradients through, or use norms='freeze' "
+                "or 'train'"
             )
         self.check(value)
         return value
@@ -160,7 +160,6 @@ def describe_unreached(names: Sequence[str]) -> Iterator[str]:
     if names:
         yield (
             f"not anchored: {listed(names)}: these norm layers ran, but no gradient of the loss "
-            "reaches them (the model's own no_grad, or an output that the loss leaves out), so "
-            "norms='ewc' leaves them free: give remember a loss=... that depends on them, or use "
-            "norms='freeze'"
+            "reaches them, so norms='ewc' leaves them free: give remember a loss=... that depends "
+            "on them, or use norms='freeze'"
         )

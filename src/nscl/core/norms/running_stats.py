@@ -51,8 +51,8 @@ def _never() -> bool:
 class Hold:
     """Hooks that put a layer into eval mode for the length of its forward pass.
 
-    In a copy or a pickle of the layer the hooks do nothing, or with ``copies`` are always on:
-    ``is_on`` belongs to the original and does not travel.
+    In a copy or a pickle of the layer the hooks do nothing, or are always on with ``copies``:
+    ``is_on`` is not copied.
     """
 
     def __init__(self, is_on: Callable[[], bool] = _never, *, copies: bool = False) -> None:

@@ -79,8 +79,8 @@ def _two_dimensional(mask: Tensor, batch: Any, number: int) -> Tensor:
         others = [tuple(t.shape) for t in tensors_in(batch) if t.ndim and t is not mask]
         raise FeatureError(
             f"the mask of batch {number} has the shape {tuple(mask.shape)}, where the batch begins "
-            f"with {others[0] if others else describe(batch)}: a mask is [batch, positions], 1 "
-            "where a position is real; give mask=lambda batch: ..."
+            f"with {others[0] if others else describe(batch)}: it must be [batch, positions]; "
+            "give mask=lambda batch: ..."
         )
     real = mask.detach().flatten(0, -2) != 0  # several choices per sample are sequences each
     numbers = mask.is_floating_point() and not bool(((mask == 0) | (mask == 1)).all())
@@ -93,14 +93,14 @@ def _two_dimensional(mask: Tensor, batch: Any, number: int) -> Tensor:
 
 
 def _check_axes(mask: Tensor, model: nn.Module, number: int) -> None:
-    """With as many positions as samples no shape tells a model's axes apart."""
+    """With as many positions as samples, shapes do not show which axis is which."""
     if mask.shape[0] == mask.shape[1] > 1 and not bool(mask.all()):
         for name, module in model.named_modules():
             if getattr(module, "batch_first", True) is False:
                 raise FeatureError(
                     f"batch {number} has as many positions as samples ({mask.shape[0]}) and "
-                    f"'{name}' has batch_first=False, so its padding cannot be told apart: give "
-                    "batches of another size"
+                    f"'{name}' has batch_first=False, so the axis of positions is unknown: use "
+                    "another batch size"
                 )
 
 
@@ -108,7 +108,7 @@ def _check_apart(first: Tensor, second: Tensor, number: int) -> None:
     if first.shape == second.shape and not bool((first == second).all()):
         raise FeatureError(
             f"batch {number} has two masks of the shape {tuple(first.shape)}, and the model has no "
-            "part named 'encoder' that tells which is whose: pad the two to different lengths"
+            "part named 'encoder' to which the first belongs: pad the two to different lengths"
         )
 
 

@@ -18,7 +18,7 @@ def real_rows(mask: Tensor, shape: Sequence[int], ids: Tensor | None = None) -> 
     ``[batch, positions]`` is matched with further dimensions after it, with heads between the two,
     flattened to one dimension, or with positions first. Rows without a batch (embedded positions)
     are real if they are in any sample. One row per sample is never padding. Where batch and
-    positions are equally many, the batch comes first; ``ids`` that an embedding looks up may tell.
+    positions are equally many, the batch comes first, unless the ``ids`` of an embedding decide.
 
     >>> mask = torch.tensor([[1, 1, 0], [1, 0, 0]]).bool()
     >>> real_rows(mask, (2, 3))

@@ -4,18 +4,23 @@ All looking-up is done once, when a plan is made: a parameter that cannot be pro
 shard is refused before any step has moved it, and a step itself only multiplies.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
 from nscl.core.distributed.fsdp import is_sharded, local_rows
-from nscl.core.model.block import Bias, Block, bias_vectors, weight_matrix, write_weight_matrix
+from nscl.core.model.block import (
+    Bias,
+    Block,
+    Values,
+    bias_vectors,
+    weight_matrix,
+    write_weight_matrix,
+)
 from nscl.core.projection.low_rank_projector import Mask, Projection
 from nscl.errors import UnsupportedError
-
-Tensors = Mapping[str, Tensor]
 
 
 class BlockUpdate(Protocol):
@@ -26,7 +31,7 @@ class BlockUpdate(Protocol):
         """Names of the displacements it changes."""
         ...
 
-    def apply(self, deltas: Tensors) -> None:
+    def apply(self, deltas: Values) -> None:
         """Project this rank's displacements in place."""
         ...
 
@@ -39,7 +44,7 @@ class _Span:
     start: int
     stop: int
 
-    def of(self, deltas: Tensors) -> Tensor:
+    def of(self, deltas: Values) -> Tensor:
         return deltas[self.parameter][self.start : self.stop]
 
 
@@ -57,7 +62,7 @@ class RowUpdate:
         """Names of the displacements it changes."""
         return (self.weight.parameter, *(bias.parameter for bias in self.biases))
 
-    def apply(self, deltas: Tensors) -> None:
+    def apply(self, deltas: Values) -> None:
         """Project rows in place; they are independent of all other rows."""
         matrix = self.weight.of(deltas).view(self.groups, -1, self._features)
         biases = [bias.of(deltas).view(self.groups, -1) for bias in self.biases]
@@ -80,7 +85,7 @@ class TransposedUpdate:
         """Names of the displacements it changes."""
         return self.block.parameters
 
-    def apply(self, deltas: Tensors) -> None:
+    def apply(self, deltas: Values) -> None:
         """Bring the weight into rows, project, and write it back."""
         delta = deltas[self.block.weight]
         matrix = weight_matrix(self.block, delta).contiguous()
@@ -100,7 +105,7 @@ class TokenUpdate:
         """Names of the displacements it changes."""
         return (self.span.parameter,)
 
-    def apply(self, deltas: Tensors) -> None:
+    def apply(self, deltas: Values) -> None:
         """Hold the tokens that were seen."""
         delta = self.span.of(deltas)
         delta *= self.free.view(-1, *(1,) * (delta.ndim - 1))
@@ -117,15 +122,15 @@ class HeldBias:
         """Names of the displacements it changes."""
         return (self.span.parameter,)
 
-    def apply(self, deltas: Tensors) -> None:
+    def apply(self, deltas: Values) -> None:
         """Undo its displacement."""
         self.span.of(deltas).zero_()
 
 
 def block_updates(
-    block: Block, projection: Projection | Mask, parameters: Tensors
+    block: Block, projection: Projection | Mask, parameters: Values
 ) -> Iterator[BlockUpdate]:
-    """Cut a block into what of it lives here."""
+    """Divide a block into the parts of it that this rank holds."""
     if isinstance(projection, Mask):
         yield from _tokens(block, projection, parameters)
     elif block.layout in ("transposed", "columns"):
@@ -134,7 +139,7 @@ def block_updates(
         yield from _rows(block, projection, parameters)
 
 
-def hold_bias(block: Block, bias: Bias, parameters: Tensors) -> Iterator[BlockUpdate]:
+def hold_bias(block: Block, bias: Bias, parameters: Values) -> Iterator[BlockUpdate]:
     """Hold the part of a bias that belongs to this block."""
     parameter = parameters[bias.parameter]
     length = parameter.shape[0] if block.layout == "transposed" else block.stop - block.start
@@ -144,14 +149,14 @@ def hold_bias(block: Block, bias: Bias, parameters: Tensors) -> Iterator[BlockUp
         yield HeldBias(_Span(bias.parameter, start - lo, stop - lo))
 
 
-def _tokens(block: Block, mask: Mask, parameters: Tensors) -> Iterator[BlockUpdate]:
+def _tokens(block: Block, mask: Mask, parameters: Values) -> Iterator[BlockUpdate]:
     for name in block.parameters:
         if name in parameters:
             lo, hi = local_rows(name, parameters[name])
             yield TokenUpdate(_Span(name, 0, hi - lo), mask.free[lo:hi])
 
 
-def _transposed(block: Block, projection: Projection, parameters: Tensors) -> BlockUpdate:
+def _transposed(block: Block, projection: Projection, parameters: Values) -> BlockUpdate:
     if any(is_sharded(parameters[name]) for name in block.parameters):
         raise UnsupportedError(
             f"'{block.name}' ({block.kind}) is sharded along its input channels, which its "
@@ -160,7 +165,7 @@ def _transposed(block: Block, projection: Projection, parameters: Tensors) -> Bl
     return TransposedUpdate(block, projection)
 
 
-def _rows(block: Block, projection: Projection, parameters: Tensors) -> Iterator[BlockUpdate]:
+def _rows(block: Block, projection: Projection, parameters: Values) -> Iterator[BlockUpdate]:
     lo, hi = local_rows(block.weight, parameters[block.weight])
     first, last = max(block.start, lo) - block.start, min(block.stop, hi) - block.start
     if first >= last:
@@ -182,7 +187,7 @@ def _rows(block: Block, projection: Projection, parameters: Tensors) -> Iterator
         )
 
 
-def _bias_span(block: Block, bias: Bias, parameters: Tensors, first: int, last: int) -> _Span:
+def _bias_span(block: Block, bias: Bias, parameters: Values, first: int, last: int) -> _Span:
     lo, hi = local_rows(bias.parameter, parameters[bias.parameter])
     start, stop = bias.start + first, bias.start + last
     if start < lo or stop > hi:

@@ -1,7 +1,7 @@
 """Which directions of a layer's input space are free: eigenvalues in, weights in [0, 1] out.
 
 One mechanism, four published families. Every rule first frees what the data never used: an
-eigenvalue at or below the noise floor is zero but for rounding, whatever the rule, and gets weight
+eigenvalue at or below the noise floor is zero up to rounding, whatever the rule, and gets weight
 1. Without that, ``λ ≤ a·λ_min`` compares rounding noise with rounding noise: the authors' float32
 rule keeps 5 of 4608 directions, and at least 2,096 are exactly free (docs/methods.md, "Adam-NSCL").
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from nscl.core.projection.kronecker import LARGEST, smallest_multiplier
+from nscl.messages import did_you_mean
 
 
 @runtime_checkable
@@ -272,9 +273,15 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
 
 
 def rule_from_dict(written: dict[str, Any]) -> Rule:
-    """Read what ``rule_to_dict`` wrote."""
+    """Read what ``rule_to_dict`` wrote.
+
+    >>> rule_from_dict({"name": "Penalti", "strength": 5.0})
+    Traceback (most recent call last):
+    ValueError: unknown rule 'Penalti' (did you mean 'Penalty'?)
+    """
     options = dict(written)
     name = options.pop("name")
     if name not in RULES:
-        raise ValueError(f"unknown rule {name!r}; known: {', '.join(RULES)}")
+        hint = did_you_mean(name, RULES, otherwise=f"; known: {', '.join(RULES)}")
+        raise ValueError(f"unknown rule {name!r}{hint}")
     return RULES[name](**options)

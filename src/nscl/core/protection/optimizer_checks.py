@@ -34,8 +34,8 @@ def inner_optimizer(optimizer: object) -> Optimizer:
     if optimizer is None:
         raise TypeError(
             "protect needs a torch.optim.Optimizer, not None: frameworks make it when training "
-            "starts, so let a callback protect it (nscl.integrations.transformers.KeepMemory for "
-            "a Trainer of transformers, nscl.integrations.lightning.KeepMemory for Lightning's)"
+            "starts, so use a callback: nscl.integrations.transformers.KeepMemory or "
+            "nscl.integrations.lightning.KeepMemory"
         )
     if not isinstance(optimizer, Optimizer):
         raise ProtectionError(

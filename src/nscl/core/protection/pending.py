@@ -53,8 +53,7 @@ def rate_of(group: Mapping[str, object], optimizer: Optimizer) -> float:
         return float(rate)
     raise ProtectionError(
         f"Penalty is coupled to the learning rate, and {type(optimizer).__name__} has none "
-        "('lr' in its parameter groups): use rule=nscl.Budget(), or give the groups an 'lr', how "
-        "far a step goes per unit of gradient"
+        "('lr' in its parameter groups): give the groups one, or use rule=nscl.Budget()"
     )
 
 

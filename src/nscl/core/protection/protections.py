@@ -118,7 +118,7 @@ class Protections:
             warnings.warn(message, NsclWarning, stacklevel=3)
 
     def warn_of_shifts(self, found: Inventory) -> None:
-        """Warn if training has moved running statistics so far that old outputs are others now."""
+        """Warn if training has moved running statistics so far that old outputs have changed."""
         if not self._freezes_statistics:
             for message in describe_large_shifts(measure_shifts(self._live.state, found)):
                 warnings.warn(message, StatisticsWarning, stacklevel=3)

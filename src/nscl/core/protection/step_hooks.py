@@ -8,7 +8,6 @@ and frameworks around it see nothing unusual.
 import weakref
 from collections.abc import Callable, Mapping
 from itertools import compress
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -76,12 +75,7 @@ class Protection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
     def __repr__(self) -> str:

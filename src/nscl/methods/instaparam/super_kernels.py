@@ -33,7 +33,7 @@ class SuperConv(nn.Module):
         self.stride, self.groups = stride, groups
 
     def forward(self, x: Tensor, size: int) -> Tensor:
-        """Convolve with the centred ``size × size`` crop; the map keeps its size but for stride."""
+        """Convolve with the centred ``size × size`` crop; only the stride makes the map smaller."""
         ring = (self.weight.shape[-1] - size) // 2
         crop = self.weight[:, :, ring : ring + size, ring : ring + size]
         return F.conv2d(x, crop, stride=self.stride, padding=size // 2, groups=self.groups)

@@ -129,7 +129,7 @@ class AdNS(ProjectionMethod):
         return self.choices.teacher == "recorded" and len(self.phases(task)) > 1
 
     def loss(self, batch: Batch, phase: Phase) -> Outcome:
-        """Cross entropy, and the teacher's word once there is one."""
+        """Cross entropy, and distillation once there is a teacher."""
         labels = batch.labels
         if self._is_numbered(batch.task):
             labels = self.lab.stream[batch.task].train.labels.to(labels.device)[labels]

@@ -72,7 +72,7 @@ class Connector(AdamNSCL):
 
     def _pull_norms(self, optimizer: Optimizer) -> None:
         """Add the penalty's gradient to every step, as a protection does for the stable network."""
-        penalty = NormPenalty(dict(self.model.named_parameters()), self.memory._state.anchors)
+        penalty = NormPenalty(dict(self.model.named_parameters()), self.memory.anchors)
         optimizer.register_step_pre_hook(lambda stepping, *_: penalty.add_penalty_grad(stepping))
         optimizer.register_step_post_hook(lambda stepping, *_: penalty.restore_grads(stepping))
 
@@ -101,7 +101,7 @@ class Connector(AdamNSCL):
             self._plastic = {}
 
     def end_task(self, task: int) -> None:
-        """Remember the connected network: that it has left the null space is meant."""
+        """Remember the connected network, which has left the null space on purpose."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "moved out of the null space", NsclWarning)
             super().end_task(task)

@@ -63,7 +63,7 @@ class NSCL(ProjectionMethod):
         )
         super().__init__(lab, options, memory)
         self.choices = options
-        self.meter = RunningAverages()
+        self.averages = RunningAverages()
         # Where tasks have the same classes, the old answer contradicts the new label of an image.
         self._adds_classes = lab.stream.scenario != "domain"
         self._grows = lab.stream.scenario == "class"
@@ -89,7 +89,7 @@ class NSCL(ProjectionMethod):
         loss = F.cross_entropy(logits, batch.labels)
         if self.choices.kd > 0 and self._adds_classes and batch.task > 0 and not at_rest:
             kd = self._distillation(features, logits, batch)
-            self.meter.add(len(batch.labels), kd=kd, cross_entropy=loss)
+            self.averages.add(len(batch.labels), kd=kd, cross_entropy=loss)
             loss = loss + self.choices.kd * kd
         return Outcome(loss, logits, batch.labels)
 
@@ -114,15 +114,15 @@ class NSCL(ProjectionMethod):
 
     def metrics(self) -> dict[str, float]:
         """What any memory shows, and the mean distillation loss before its weight."""
-        return {**super().metrics(), **self.meter.read()}
+        return {**super().metrics(), **self.averages.read()}
 
     def epoch_state(self) -> dict[str, Any]:
         """Figures of an epoch that was stopped half-way, and steps that wait to be treated."""
         pending = self._protection.state_dict() if self._protection else {}
-        return {"meter": self.meter.state_dict(), "pending": pending}
+        return {"meter": self.averages.state_dict(), "pending": pending}
 
     def load_epoch_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
-        self.meter.load_state_dict(state["meter"])
+        self.averages.load_state_dict(state["meter"])
         if self._protection is not None and state["pending"]:
             self._protection.load_state_dict(state["pending"])

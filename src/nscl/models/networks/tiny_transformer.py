@@ -39,7 +39,7 @@ class Attention(nn.Module):
         return result
 
 
-class Block(nn.Module):
+class EncoderLayer(nn.Module):
     """Attention, then an MLP, each added to its input."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -67,7 +67,7 @@ class TinyTransformer(nn.Module):
             raise ModelError(f"width {width} is not a multiple of heads={heads}")
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(EncoderLayer(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.out_features = width
 

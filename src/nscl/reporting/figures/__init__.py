@@ -10,7 +10,6 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
 from nscl.reporting.errors import ReportError
-from nscl.reporting.figures.digests import digest
 from nscl.reporting.figures.plans import Plan, not_drawn, plans
 from nscl.reporting.plot_data.missing import LeftOut
 
@@ -48,4 +47,4 @@ def _leave_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-__all__ = ["Job", "Plan", "Rendered", "digest", "not_drawn", "plans", "rendered"]
+__all__ = ["Job", "Plan", "Rendered", "not_drawn", "plans", "rendered"]

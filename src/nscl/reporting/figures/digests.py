@@ -1,7 +1,8 @@
 """A digest of all that a figure depends on: while it is the same, the figure is not drawn again.
 
-It covers the numbers and names that are drawn, the code that draws them, and matplotlib. It covers
-more than is seen, never less: a figure drawn once too often costs a second, an old one misleads.
+It covers the numbers and names that are drawn, the code that draws them, and the version of
+matplotlib. Where in doubt it covers more: an unneeded drawing costs a second, an outdated figure
+misleads.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ _OF_EPOCHS = ("step_time", "old_losses")
 _OF_SPECTRA = ("singular_values", "layer_map")
 
 
-def digest(plan: Plan) -> str:
+def figure_digest(plan: Plan) -> str:
     """The digest of one figure, the same in every process and folder."""
     facts = [_code(), plan.function, [_facts(each, plan) for each in plan.arguments]]
     return hashlib.sha256(json.dumps(facts, default=repr, sort_keys=True).encode()).hexdigest()
@@ -64,7 +65,7 @@ def _spectra(run: Run) -> str | None:
 
 @cache
 def _code() -> list[str]:
-    """Versions, and the sources of reports: whoever changes a figure sees it at once."""
+    """Versions, and the sources of reports: a change of the code redraws its figures."""
     sources = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         sources.update(path.read_bytes())

@@ -1,6 +1,6 @@
 """How every figure looks: Okabe and Ito's colours, a marker and a dash per series, plain axes.
 
-Colours: M. Okabe and K. Ito, "Color Universal Design", 2008. Markers and dashes tell series apart
+Colours: M. Okabe and K. Ito, "Color Universal Design", 2008. Markers and dashes distinguish series
 in grey. Sizes are those of a paper: 3.4 inches for one column, 7 for two, text of 8 points.
 """
 
@@ -27,7 +27,7 @@ COLUMN, PAGE = 3.4, 7.0
 FEW, MANY_PANELS = 8, 12
 LEGEND_SIZE = 7.5
 # Inches: a legend's line with the space around it, and the least for it and its text if there are
-# many; beyond this number of entries nobody looks for one.
+# many; beyond this number of entries a legend is of no use.
 HANDLE, NARROWEST_ENTRY, MOST_ENTRIES = 0.62, 2.3, 48
 
 _RC: dict[str, Any] = {
@@ -104,7 +104,7 @@ def _dash(index: int) -> Any:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw and save within this, so that nobody else's settings are touched."""
+    """Draw and save within this, so that no other settings of matplotlib are touched."""
     settings: dict[Any, Any] = {**mpl.rcParamsDefault}
     settings.update(_RC, backend=mpl.rcParams["backend"])
     with mpl.rc_context(settings):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from nscl.reporting.tables.columns import Column
 from nscl.reporting.tables.notes import notes, signs
-from nscl.reporting.tables.rows import KEEPS_DATA, Cell, Table, TableRow
+from nscl.reporting.tables.rows import DAGGER, Cell, Table, TableRow
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -25,7 +25,7 @@ _LATEX = {
     "±": r"$\pm$",
     "−": r"$-$",
     "–": "--",
-    KEEPS_DATA: r"$^\dagger$",
+    DAGGER: r"$^\dagger$",
 }
 # Results; the other columns have a second table, as all of them are wider than a page.
 _REACHED = ("acc", "bwt", "published_acc", "published_bwt")

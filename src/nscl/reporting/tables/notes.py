@@ -8,9 +8,8 @@ from nscl.results import by_remark
 def notes(table: Table) -> list[str]:
     """Notes below the table."""
     lines = signs(table)
-    told = caveat([row.series for row in table.rows])
-    if told:
-        lines.append(told)
+    if times := caveat([row.series for row in table.rows]):
+        lines.append(times)
     if table.sources:
         lines.append(
             "Published numbers are full-scale results of others, not of these runs: "

@@ -12,10 +12,10 @@ from typing import Literal
 from nscl.metrics import Summary
 from nscl.reporting.series import Section, Series
 from nscl.reporting.tables.columns import COLUMNS, Column, comparable
-from nscl.reporting.tables.timing import times_are_told
+from nscl.reporting.tables.timing import times_are_shown
 
-KEEPS_DATA = "†"
-LEGEND = f"{KEEPS_DATA} keeps samples of old tasks."
+DAGGER = "†"
+LEGEND = f"{DAGGER} keeps samples of old tasks."
 NOTHING = "–"
 #: Groups of rows in their order, and what they are called.
 GROUPS = {
@@ -67,7 +67,7 @@ class TableRow:
     @property
     def name(self) -> str:
         """The method, marked if it keeps old data."""
-        return f"{self.series.label} {KEEPS_DATA}" if self.keeps_data else self.series.label
+        return f"{self.series.label} {DAGGER}" if self.keeps_data else self.series.label
 
     def places(self, table: "Table") -> list[tuple[Column, Cell, int]]:
         """Cells beside their columns and the characters a deviation needs in each."""
@@ -104,7 +104,7 @@ def make_table(section: Section) -> Table:
     finished = [series for series in section.series if series.finished]
     others = [comparable(section, series) for series in finished]
     hidden = {*(() if any(others) else ("published_acc", "published_bwt"))}
-    hidden |= set() if times_are_told(finished) else {"ms_per_step"}
+    hidden |= set() if times_are_shown(finished) else {"ms_per_step"}
     columns = tuple(column for column in COLUMNS if column.key not in hidden)
     rows = [_row(section, series, columns) for series in finished]
     sources = tuple(dict.fromkeys(each.source for each in others if each))

@@ -36,7 +36,7 @@ def is_quiet(series: Iterable[Series]) -> bool:
     return all(load is not None and load <= BUSY for load in loads(series))
 
 
-def times_are_told(series: Sequence[Series]) -> bool:
+def times_are_shown(series: Sequence[Series]) -> bool:
     """Whether seconds have a column: on a quiet machine, or where every row shows their spread."""
     return is_quiet(series) or all(len(each.finished) > 1 for each in series)
 
@@ -57,6 +57,6 @@ def caveat(series: Sequence[Series]) -> str:
     if unknown:
         some = "no run" if unknown == len(found) else f"{len(found) - unknown} of {len(found)} runs"
         reasons.append(f"{some} recorded the load of its machine")
-    end = "seconds are rough" if times_are_told(series) else "the time of a step is left out"
+    end = "seconds are rough" if times_are_shown(series) else "the time of a step is left out"
     text = f"{'; '.join(reasons)}: {end}."
     return text[0].upper() + text[1:]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nscl.core.covariance.convolution import correlation as lagged
-from nscl.core.covariance.convolution import lags
+from nscl.core.covariance.convolution import correlation_plan
 from nscl.core.covariance.convolution.correlation import CorrelationSums, gram, is_cheaper
-from nscl.core.covariance.convolution.lags import plan
+from nscl.core.covariance.convolution.correlation_plan import plan
 from nscl.core.covariance.convolution.unfold import Geometry, Patches, unfold
 
 
@@ -41,7 +41,7 @@ def truth(batches: list[Patches]) -> tuple[Tensor, Tensor, int]:
 @pytest.fixture(params=["zeros behind lines", "copied columns"])
 def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Either way of finding the partners of a whole image, which else its size decides."""
-    monkeypatch.setattr(lags, "WASTE", 100.0 if "zeros" in request.param else 0.0)
+    monkeypatch.setattr(correlation_plan, "WASTE", 100.0 if "zeros" in request.param else 0.0)
     plan.cache_clear()
     yield request.param
     plan.cache_clear()

@@ -1,6 +1,6 @@
 """The covariance of a stride-1 convolution's patches without writing the patches out.
 
-``lags`` plans which products are needed; they are computed here. Images lie in a buffer
+``correlation_plan`` plans which products are needed; they are computed here. Images lie in a buffer
 ``[*size, images, channels]``, a plain transposition of ``[images, channels, *size]``. Zeros follow
 each line if they make it only a little longer: then a lag over the whole image is the same buffer
 some pixels further on. Otherwise the columns that have a partner are copied.
@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from nscl.core.covariance.convolution.lags import Family, Region, plan
+from nscl.core.covariance.convolution.correlation_plan import Family, Region, plan
 from nscl.core.covariance.convolution.unfold import Ints, Patches
 
 # Planning a pair of kernel positions takes Python as long as this many multiplications; a plan for

@@ -1,10 +1,10 @@
-"""Sums of all layers of one pass; layers that are fed the same inputs have theirs in common.
+"""Sums of all layers of one pass; layers that are fed the same inputs share one sum.
 
 Blocks begin to share when the first call of one is given the very tensor that the first call of
 another was given, in the same memory and unchanged. From then on a call of one of them waits, as a
 copy, until all others were given equal values, and is added once. A block that is given something
-else, or is left out, goes on with a copy of what they had in common. So sums are always those that
-each block would have alone, whatever the model does.
+else, or is left out, goes on with a copy of the shared sum. So sums are always those that each
+block would have alone, whatever the model does.
 """
 
 import copy
@@ -37,7 +37,7 @@ class _Given:
         return self.seen.values if isinstance(self.seen, InputRows) else self.seen.images
 
     def kept(self) -> "_Given":
-        """A copy that nobody else can write over."""
+        """A copy that nothing else can write over."""
         tensor = self.tensor.clone()
         if isinstance(self.seen, TokenIds):
             return replace(self, seen=replace(self.seen, ids=tensor))
@@ -58,7 +58,7 @@ class _Given:
         return type(self.seen), geometry, rows, tensor.shape, tensor.dtype, tensor.device
 
 
-class _Place:
+class _TensorVersion:
     """Where a tensor lies, and how often that memory had been written to."""
 
     def __init__(self, given: _Given) -> None:
@@ -67,7 +67,7 @@ class _Place:
         self._key = (given.constant, given.layout, tensor.storage_offset(), tensor.stride())
         self._version = tensor._version
 
-    def is_of(self, other: "_Place") -> bool:
+    def is_same(self, other: "_TensorVersion") -> bool:
         """Whether this is the same memory, never written to in between.
 
         Other memory that has taken its place differs: a weak reference keeps its address taken.
@@ -85,7 +85,7 @@ class _Group:
     calls: int = 0  # the one that waits included
     members: dict[str, int] = field(default_factory=dict)  # calls of each: all, or all but one
     waits: _Given | None = None
-    first: _Place | None = None  # of the first call, as long as there was only one
+    first: _TensorVersion | None = None  # of the first call, as long as there was only one
 
 
 class SharedSums:
@@ -113,7 +113,7 @@ class SharedSums:
         return None if group is None else group.sums
 
     def finish(self) -> None:
-        """Add what waits: those who have not been given it are on their own."""
+        """Add the calls that wait; blocks that were not given them go on alone."""
         for group in list(self._group.values()):
             self._settle(group)
 
@@ -121,20 +121,20 @@ class SharedSums:
         return bool(self._group)
 
     def labels(self, names: Iterable[str]) -> list[int]:
-        """A number for each block: the same for those with common sums, -1 without any."""
+        """A number for each block: the same for those that share sums, -1 without any."""
         self.finish()
         numbers: dict[int, int] = {}
         groups = [self._group.get(name) for name in names]
         return [-1 if g is None else numbers.setdefault(id(g), len(numbers)) for g in groups]
 
     def _begin(self, block: Block, given: _Given) -> bool:
-        shape, place = (block.groups, block.features, len(block.biases)), _place(given)
+        shape, first = (block.groups, block.features, len(block.biases)), _version_of(given)
         self._beginners = [group for group in self._beginners if group.calls == 1]
         for group in self._beginners:
-            if place and group.shape == shape and group.first and group.first.is_of(place):
+            if first and group.shape == shape and group.first and group.first.is_same(first):
                 self._join(block.name, group, calls=1)
                 return True
-        group = _Group(shape, self._new(block), calls=1, first=place)
+        group = _Group(shape, self._new(block), calls=1, first=first)
         self._beginners.append(group)
         self._join(block.name, group, calls=1)
         return _add(group.sums, given)
@@ -153,7 +153,7 @@ class SharedSums:
         return is_finite
 
     def _follow(self, name: str, group: _Group, given: _Given) -> bool:
-        """The call that others have had, or one that parts this block from them."""
+        """The call that others were given already, or another one, which separates this block."""
         assert group.waits is not None
         if not group.waits.equals(given):
             apart = self._part([name], group)
@@ -163,7 +163,7 @@ class SharedSums:
         return self._settle(group) if min(group.members.values()) == group.calls else True
 
     def _settle(self, group: _Group) -> bool:
-        """Add what waits, once those who have not had it are apart."""
+        """Add the call that waits, after separating the blocks that were not given it."""
         if group.waits is None:
             return True
         late = [name for name, calls in group.members.items() if calls < group.calls]
@@ -173,7 +173,7 @@ class SharedSums:
         return _add(group.sums, waits)
 
     def _part(self, names: list[str], group: _Group) -> _Group:
-        """Blocks that go on with what all had in common: without the call that waits."""
+        """Separate blocks, which go on with a copy of the sum: without the call that waits."""
         apart = _Group(group.shape, copy.deepcopy(group.sums), calls=group.calls - 1)
         for name in names:
             self._join(name, apart, calls=group.members.pop(name))
@@ -184,7 +184,7 @@ def _add(sums: Sums, given: _Given) -> bool:
     return sums.add(given.seen, given.constant)
 
 
-def _place(given: _Given) -> _Place | None:
+def _version_of(given: _Given) -> _TensorVersion | None:
     """Nothing is known of tokens, which are counted, and of tensors that do not count writes."""
     is_counted = isinstance(given.seen, TokenIds) or given.tensor.is_inference()
-    return None if is_counted else _Place(given)
+    return None if is_counted else _TensorVersion(given)

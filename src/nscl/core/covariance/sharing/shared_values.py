@@ -1,6 +1,6 @@
-"""Between passes layers that were fed the same inputs have one covariance object in common.
+"""Between passes, layers that were fed the same inputs share one covariance object.
 
-Whatever makes new objects of old ones makes one of one, so that layers stay together.
+A function of many covariances is called once for each object, so that layers go on sharing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -74,7 +74,7 @@ def _router_gradients(module: Any, call: Call, gradient: Tensor) -> Iterable[Ten
 
 
 def _others(call: Call) -> dict[str, Any]:
-    """Keyword arguments but for the input, which comes first."""
+    """Keyword arguments without the input, which comes first."""
     return dict(list(call.kwargs.items())[0 if call.args else 1 :])
 
 

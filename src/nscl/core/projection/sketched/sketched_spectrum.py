@@ -43,7 +43,7 @@ def sketched_eigenpairs(sketch: Sketch) -> tuple[Tensor, Tensor]:
 
 
 def sketched_projection(vectors: Tensor, weights: Tensor) -> Projection:
-    """The thin projection for vectors of the last weights only; all others have one in common.
+    """The thin projection for vectors of the last weights only; all others share one.
 
     With ``w`` the weights of the known directions and ``w₀`` that of the others it is
     ``w₀·(D − D U diag(1 − w/w₀) Uᵀ)``.
