@@ -156,8 +156,8 @@ def _check_output(
     if not computes_from_rows(layer_type, module, call, seen):
         raise FeatureError(
             f"layer '{layer.name}' ({layer.kind}) does not compute rows @ weight.T + bias from the "
-            "rows of its registered function: correct that function, register it with check=False "
-            f"if more follows the product{layer.way_out}"
+            "rows of its registered function: correct that function, or register it with "
+            f"check=False if it computes more after the product{layer.way_out}"
         )
 
 

@@ -54,8 +54,8 @@ def _describe_computed(found: Inventory) -> Iterator[str]:
     ]
     if names:
         yield (
-            f"no null space: {listed(names)}: their weight is computed (a parametrization) or used "
-            "by another module's function, so parameters are held one by one, as norms= says"
+            f"no null space: {listed(names)}: the weight is computed (a parametrization) or used "
+            "by another module's function, so it is held number by number, as norms= says"
         )
 
 
