@@ -5,9 +5,13 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nscl._version import __version__
 from nscl.errors import NsclError
+
+if TYPE_CHECKING:
+    import cyclopts
 
 COMMANDS = {
     "run": "Train a stream of tasks with one method.",
@@ -37,23 +41,11 @@ def call(argv: Sequence[str]) -> int:
     try:
         import cyclopts
     except ImportError:
-        print(
-            "nscl: the command line needs more packages: pip install 'nscl[lab]'", file=sys.stderr
-        )
-        return 2
-    app = cyclopts.App(
-        name="nscl",
-        version=f"nscl {__version__}",
-        help="Train a network on something new, without forgetting the old.",
-    )
+        return _print_error("the command line needs more packages: pip install 'nscl[lab]'")
     if "" not in sys.path:
         sys.path.insert(0, "")  # so that package.module:Class is found in the working folder
-    app.register_install_completion_command(name="--install-completion")
-    for name, text in COMMANDS.items():
-        folder = "many_runs" if name in MANY_RUNS else "commands"
-        app.command(f"nscl.cli.{folder}.{name}:{name}", name=name, help=text)
     try:
-        result = app(
+        result = _app()(
             [_full_option(token) for token in argv],
             exit_on_error=False,
             print_error=False,
@@ -67,13 +59,28 @@ def call(argv: Sequence[str]) -> int:
     except cyclopts.CycloptsError as problem:
         return _print_error(_wrong_value(problem) or " ".join(str(problem).split()))
     except NsclError as problem:
-        print(f"nscl: {problem}", file=sys.stderr)
-        return getattr(problem, "exit_code", 2)
+        return _print_error(str(problem), getattr(problem, "exit_code", 2))
     except KeyboardInterrupt:
         return _print_error("interrupted", 130)
     except BrokenPipeError:
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _app() -> "cyclopts.App":
+    """All commands, each imported when it is called."""
+    import cyclopts
+
+    app = cyclopts.App(
+        name="nscl",
+        version=f"nscl {__version__}",
+        help="Train a network on something new, without forgetting the old.",
+    )
+    app.register_install_completion_command(name="--install-completion")
+    for name, text in COMMANDS.items():
+        folder = "many_runs" if name in MANY_RUNS else "commands"
+        app.command(f"nscl.cli.{folder}.{name}:{name}", name=name, help=text)
+    return app
 
 
 def _full_option(token: str) -> str:

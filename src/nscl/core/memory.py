@@ -18,7 +18,7 @@ from nscl.core.capture.data_pass import Forward, Loss
 from nscl.core.capture.losses import TEMPERATURE, Likelihood
 from nscl.core.checks.forget_layers import drop_layers, excluded_from
 from nscl.core.checks.layer_report import write_report
-from nscl.core.checks.other_weights import differing_parameters, layers_of
+from nscl.core.checks.other_weights import differing_layers
 from nscl.core.checks.sketches import (
     check_rank_is_used,
     check_same_rank,
@@ -149,8 +149,8 @@ class Memory(StoredMemory):
         memory._replace(state)
         memory._live.restart(steps=UNKNOWN_STEPS)
         digests, parameters = serialization.read_digests(metadata), memory._live.parameters()
-        differing = differing_parameters(state.reference, digests, parameters)
-        memory._protections.warn_other_weights(layers_of(differing, state.blocks))
+        differing = differing_layers(state.reference, digests, parameters, state.blocks)
+        memory._protections.warn_other_weights(differing)
         return memory
 
     def protect(self, optimizer: Optimizer) -> Protection:
@@ -264,10 +264,9 @@ class Memory(StoredMemory):
         self.flush()
         found = self._live.checked_inventory()
         forgotten = measure_forgetting(self.model, self._state, found, self)
-        if probe is not None:
-            measured = measure_probe(self.model, self.remembered, probe, forward)
-            forgotten = replace(forgotten, probe=measured)
-        return forgotten
+        if probe is None:
+            return forgotten
+        return replace(forgotten, probe=measure_probe(self.model, self.remembered, probe, forward))
 
     def merge(self, other: "Memory", *, same_tasks: bool = True) -> Report:
         """Take over what another memory of the same weights knows.
@@ -294,7 +293,7 @@ class Memory(StoredMemory):
         optimizers = self._protections.optimizers
         remarks = self._protections.remarks(found) if optimizers else ()
         remarks = (*describe_lost(self._state, self.rule), *remarks)
-        rule = self.rule if self.projector is None else None
+        rule = None if self.projector else self.rule
         return write_report(self._state, found, self.options(), optimizers, rule, remarks)
 
     def _switch(self, complete: State) -> None:

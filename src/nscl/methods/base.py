@@ -21,12 +21,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, ClassVar, Protocol, Self, get_args
+from typing import Any, ClassVar, Protocol
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, model_validator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -35,62 +33,9 @@ from nscl.data.catalogue import Kind
 from nscl.data.inputs import Inputs
 from nscl.data.tasks import Split, TaskStream
 from nscl.errors import NsclError
+from nscl.methods.options import Options as Options
 from nscl.methods.registry import Stores
 from nscl.models.heads import TaskModel
-
-
-class Options(BaseModel):
-    """A method's options: validated, frozen, reachable as ``--method.NAME``.
-
-    ``used_with`` names options that have an effect only with a value of another one. The condition
-    is ``"OTHER VALUE"``, ``"OTHER not VALUE"`` or ``"OTHER above 0"``:
-
-    >>> class OnlineOptions(Options):
-    ...     used_with: ClassVar[Mapping[str, str]] = {"gamma": "form online"}
-    ...     form: str = "separate"
-    ...     gamma: float = 1.0
-    >>> OnlineOptions(gamma=0.5).unread(), OnlineOptions(form="online").unread()
-    ({'gamma': 'form online'}, {})
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    used_with: ClassVar[Mapping[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _none(cls, values: Any) -> Any:
-        """Read ``none`` as None where an option may be None: on the command line and in files."""
-        if not isinstance(values, Mapping):
-            return values
-        fields = cls.model_fields.items()
-        may = {name for name, field in fields if NoneType in get_args(field.annotation)}
-        return {k: None if v == "none" and k in may else v for k, v in values.items()}
-
-    def unread(self) -> dict[str, str]:
-        """Options without an effect beside the others, each with the condition it waits for."""
-        missing = {name: self._missing(name) for name in self.used_with}
-        return {name: condition for name, condition in missing.items() if condition}
-
-    def _missing(self, name: str) -> str | None:
-        """The condition that does not hold: the option's own, or that of the option it needs."""
-        condition = self.used_with.get(name)
-        if condition is None:
-            return None
-        other, wanted = condition.split(" ", 1)
-        holds = _holds(getattr(self, other), wanted)
-        return self._missing(other) or (None if holds else condition)
-
-    def settled(self, benchmark: str, data_dir: Path | None) -> Self:
-        """The same with what depends on the disk filled in; called before the run is named."""
-        return self
-
-
-def _holds(value: Any, wanted: str) -> bool:
-    if wanted == "above 0":
-        return bool(value > 0)
-    if wanted.startswith("not "):
-        return str(value) != wanted.removeprefix("not ")
-    return str(value) == wanted
 
 
 @dataclass(frozen=True)

@@ -48,20 +48,21 @@ def digests_of_moved(
     return {name: tensor_digest(now) for name, now in _moved(known, parameters)}
 
 
-def differing_parameters(
+def differing_layers(
     reference: Mapping[str, Tensor],
     digests: Mapping[str, str],
     parameters: Mapping[str, Tensor],
+    blocks: Mapping[str, Block],
 ) -> list[str]:
-    """Parameters that are neither the reference nor what was digested when the memory was saved.
+    """Layers whose weights are neither the reference nor those digested by ``save``.
 
     The reference is compared in the parameter's own dtype: converting a model does not change it.
     Sharded parameters are gathered for this, so every rank must call it.
     """
     moved = _moved(reference, parameters)
-    return [
-        name for name, now in moved if name not in digests or digests[name] != tensor_digest(now)
-    ]
+    return _layers_of(
+        [name for name, now in moved if digests.get(name) != tensor_digest(now)], blocks
+    )
 
 
 def _moved(
@@ -74,7 +75,7 @@ def _moved(
             yield name, now
 
 
-def layers_of(parameters: Sequence[str], blocks: Mapping[str, Block]) -> list[str]:
+def _layers_of(parameters: Sequence[str], blocks: Mapping[str, Block]) -> list[str]:
     """The layers that these parameters belong to, in the model's order; other modules after."""
     names = set(parameters)
     found = [block.name for block in blocks.values() if names & {*block.parameters}]
