@@ -198,13 +198,12 @@ class Memory(StoredMemory):
         ``likelihood`` a batch with labels is weighed by the model's own ``.loss``, if its output
         has one. Padded positions count nowhere: ``mask`` is the key of the mask in a dict batch
         (default ``"attention_mask"``) or a function from the batch to it, ``[batch, positions]``
-        with 1 where a position is real. All or nothing: an exception
-        leaves the memory as it was. ``batch_mean`` averages every layer's input over the batch
-        first, as the authors' script does: weaker protection, for reproduction. In a
-        ``torch.distributed`` group every rank calls this with its part of the data and gets the
-        memory of the whole, made with the first rank's running statistics; where parameters are
-        sharded (``fully_shard``), a forward pass needs all ranks, so each must bring equally many
-        batches.
+        with 1 where a position is real. All or nothing: an exception leaves the memory as it was.
+        ``batch_mean`` averages every layer's input over the batch first, as the authors' script
+        does: weaker protection, for reproduction. In a ``torch.distributed`` group every rank calls
+        this with its part of the data and gets the memory of the whole, made with the first rank's
+        running statistics; where parameters are sharded (``fully_shard``), a forward pass needs all
+        ranks, so each must bring equally many batches.
         """
         data = TaskData(
             batches=batches,
@@ -293,7 +292,7 @@ class Memory(StoredMemory):
         optimizers = self._protections.optimizers
         remarks = self._protections.remarks(found) if optimizers else ()
         remarks = (*describe_lost(self._state, self.rule), *remarks)
-        rule = None if self.projector else self.rule
+        rule = self.rule if self.projector is None else None
         return write_report(self._state, found, self.options(), optimizers, rule, remarks)
 
     def _switch(self, complete: State) -> None:
