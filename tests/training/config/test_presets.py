@@ -147,9 +147,11 @@ def test_half_is_official_in_fewer_epochs() -> None:
     assert [m / 16 for m in (6, 12)] == [30 / 80, 60 / 80]
 
 
-def test_an_unknown_preset_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"no preset 'cpu-3'; known: cpu, paper, .*cpu-2"):
+def test_an_unknown_preset_is_named_with_the_nearest_or_all_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no preset 'cpu-3' \(did you mean 'cpu-[12]'\?\)"):
         newest("cpu-3", BENCHMARKS[0])
+    with pytest.raises(ConfigError, match=r"no preset 'laptop'; known: cpu, paper, .*cpu-2"):
+        newest("laptop", BENCHMARKS[0])
 
 
 def test_a_given_number_of_epochs_is_that_of_every_task() -> None:

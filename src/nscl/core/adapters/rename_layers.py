@@ -1,4 +1,4 @@
-"""Layers that have other names by now, because a wrapper was put around them or taken off."""
+"""Layers whose names have changed, because a wrapper was put around them or taken off."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

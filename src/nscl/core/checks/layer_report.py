@@ -45,7 +45,7 @@ def write_report(
 
 
 def _describe_computed(found: Inventory) -> Iterator[str]:
-    """The remark that these layers have no null space: no call of theirs multiplies a parameter."""
+    """The remark that these layers have no null space: none of their calls multiplies one."""
     trained = [name for name, p in found.plain.items() if p.requires_grad]
     names = [
         name or "model"

@@ -99,7 +99,7 @@ class InstAParam(Method):
         self._done = 0
 
     def optimizer(self, task: int, phase: Phase) -> Optimizer:
-        """The network's; the controller's starts again. What old tasks used is known by now."""
+        """The network's; the controller's starts again, once it is known what old tasks used."""
         chosen = self.choices
         self._reuse = reuse_penalty(
             self.counts, strength=chosen.reuse, slope=chosen.reuse_slope, shift=chosen.reuse_shift

@@ -1,4 +1,4 @@
-"""Layers of other libraries, recognised by how they look: nothing of theirs is imported.
+"""Layers of other libraries, recognised by how they look: the libraries are not imported.
 
 Each module registers a recogniser. What one of them takes a layer for is compared with the layer's
 own output in every pass, so a layer that only looks alike is an error and not a wrong memory.
