@@ -77,6 +77,9 @@ def to_metadata(
 def from_parts(metadata: Any, tensors: Mapping[str, Tensor]) -> State:
     """A state without its spectra and projections, which the caller rebuilds."""
     _check_metadata(metadata)
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise MemoryFileError(f"this memory is incomplete: '{name}' is not a tensor")
     try:
         return State(
             blocks={name: _block(name, written) for name, written in metadata["blocks"].items()},
