@@ -58,7 +58,7 @@ def test_foreign_records_are_reported(tmp_path: Path) -> None:
         run.metrics_path.read_text().replace('"task": 0', '"task": "one"', 1)
     )
     reason = gather([tmp_path]).skipped[0].reason
-    assert "line 1: task must be a valid integer, got 'one'" in reason
+    assert "line 1: task must be a whole number, got 'one'" in reason
 
 
 def test_an_epoch_without_its_phase_is_reported(tmp_path: Path) -> None:
