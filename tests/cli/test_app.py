@@ -88,6 +88,10 @@ def test_resume_begins_no_other_run(tmp_path: Path, capsys: pytest.CaptureFixtur
             ("run", "split-digits-5", "--optim.milestones", "x"),
             "option --optim.milestones: must be",
         ),
+        (("run", "split-digits-5", "--lr=inf"), "option --optim.lr: must be a finite number, not"),
+        (("run", "split-digits-5", "--method.a=inf"), "'method.a': must be a finite number, not"),
+        (("run", "split-digits-5", "--eval-each-epoch=so"), "must be true or false, not 'so'"),
+        (("run", "split-digits-5", "--lr", "1", "--optim.lr", "2"), "specified multiple times"),
         (("run", "split-digits-5", "--bn-stats", "x"), "'per_task', not 'x'\n"),
         (("run", "split-digits-5", "--device", "tpu"), "option --device: device must be auto"),
         (("run", "split-digits-5", "--method", "finetune", "--method.a", "1"), "has no options"),
@@ -242,12 +246,39 @@ def test_shell_completion_is_installed_where_the_shell_looks(tmp_path: Path) -> 
     assert str(script) in process.stdout.replace("\n", "")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "split-digits-5", *QUICK, "--out"),
+        ("compare", "split-digits-5", "--methods", "finetune", "--seeds", "1", *QUICK, "--out"),
+        ("sweep", "split-digits-5", "--set", "lr=0.1", "--seeds", "1", *QUICK, "--out"),
+        ("tune", "ewc", "split-digits-5", *QUICK, "--out"),
+        ("tune", "ewc", "split-digits-5", *QUICK, "--out", "records", "--runs"),
+    ],
+    ids=lambda command: f"{command[0]} {command[-1]}",
+)
 def test_a_link_that_leads_nowhere_is_named(
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "gone")
+    assert call([*command, str(link)]) == 2
+    one_line(capsys.readouterr().err, f"{link} is a link to {tmp_path}/gone, which does not exist")
+    assert list(tmp_path.iterdir()) == [link]  # nothing was trained
+
+
+def test_a_report_names_a_link_that_leads_nowhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    link = tmp_path / "runs"
+    runs, link = tmp_path / "runs", tmp_path / "link"
     link.symlink_to(tmp_path / "gone")
-    assert call(["run", "split-digits-5", *QUICK, "--out", str(link)]) == 2
+    given = ("--method", "finetune", "--quiet", "--out", str(runs))
+    assert call(["run", "split-digits-5", *QUICK, *given]) == 0
+    assert call(["report", str(runs), "--out", str(link)]) == 2
     one_line(capsys.readouterr().err, f"{link} is a link to {tmp_path}/gone, which does not exist")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 from nscl.errors import NsclError
 from nscl.results import FormatError, slug, write_json
 from nscl.results.records.reading import check_schema, read_json
+from nscl.results.writing import make_folder
 
 SCHEMA = 1
 
@@ -56,7 +57,7 @@ class Tuned:
 
     def write(self, path: Path) -> None:
         """Write the record, atomically."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_json(path, {"schema": SCHEMA, **asdict(self)})
 
     @classmethod
