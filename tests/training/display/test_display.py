@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nscl.training.checkpoint import Place
+from nscl.training.config.build import build_config
 from nscl.training.config.schema import RunConfig
 from nscl.training.display.display import Json, Lines, Quiet, choose_display
 from nscl.training.display.live import Live
@@ -24,6 +25,10 @@ class Stream:
         return 5
 
 
+class Plain(Stream):
+    note = ""
+
+
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     lines: Any = Lines()
     lines.start(CONFIG, Stream(), Place(), Path("runs/x"))
@@ -37,6 +42,50 @@ def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     lines.start(CONFIG, Stream(), Place(0, 0, 1), Path("runs/x"))
     assert capsys.readouterr().out.startswith("resuming ewc")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"method": "finetune"}, []),
+        (
+            {"method": "adam-nscl"},  # preset quick
+            ["note: options unlike the defaults of adam-nscl: a = 1000 (default 10)"],
+        ),
+        ({"method": "adam-nscl", "options": {"a": 10}}, []),
+        (
+            {"method": "nscl"},
+            [
+                "note: nscl.Memory(model) alone has Penalty(5); this method adds distillation of "
+                "old answers (kd 3) and a warm-up of new heads (0.25 of the epochs), and has "
+                "strength 1, chosen together with them"
+            ],
+        ),
+        (
+            {"method": "nscl", "options": {"strength": 2.5}},
+            [
+                "note: options unlike the defaults of nscl: strength = 2.5 (default 1)",
+                "note: nscl.Memory(model) alone has Penalty(5); this method adds distillation of "
+                "old answers (kd 3) and a warm-up of new heads (0.25 of the epochs), and has "
+                "strength 2.5",
+            ],
+        ),
+    ],
+)
+def test_the_beginning_of_a_run_says_what_is_unlike_the_defaults(
+    settings: Any, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines: Any = Lines()
+    lines.start(build_config("split-digits-5", settings), Plain(), Place(), Path("runs/x"))
+    assert capsys.readouterr().out.splitlines()[1:] == expected
+
+
+def test_the_live_view_says_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+    display: Any = Live()
+    display.start(build_config("split-digits-5", {}), Plain(), Place(), Path("runs/x"))
+    display.stop()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "options unlike the defaults of adam-nscl: a = 1000 (default 10)" in shown
 
 
 def test_a_remark_on_a_task_is_printed_when_it_is_new(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ def check_loaded(state: State, found: Inventory, rank: int | None) -> None:
 
 def _check_values_of(state: State) -> None:
     # What only recall needs may be anything: attention masks are buffers of minus infinity.
-    # A projector's layers may have projections before any pass has run them: those have no spectrum.
+    # Layers that no pass has run may have a projection by hand, but no spectrum and no weights.
     for name in (*state.covariances, *state.spectra):
         _check_reference(state.blocks[name], state.reference)
     for name in (*state.anchors, *sorted(state.held)):

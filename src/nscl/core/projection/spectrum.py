@@ -1,8 +1,8 @@
 """From a covariance to the directions that are free: eigenvalues, noise floor, weights.
 
 ``eigh`` on the float64 matrix, of which one triangle is read: half the work of an SVD, orthonormal
-vectors, ascending order. Tiny negative eigenvalues are rounding and are clamped at zero; larger ones
-are an error: the matrix is no covariance, and comes from a file that was damaged or edited.
+vectors, ascending order. Tiny negative eigenvalues are rounding and are clamped at zero. Larger
+ones are an error: the matrix is no covariance, and comes from a file that was damaged or edited.
 """
 
 import math
