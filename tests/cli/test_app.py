@@ -1,16 +1,19 @@
 """The command line as a person meets it: exit codes, one clear line, real processes."""
 
+import importlib.metadata
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
 import pytest
 
-from nscl.cli.app import call
+from nscl.cli.app import COMMANDS, call
 from nscl.methods import METHODS
 from nscl.results import config_hash
 from tests.runs import nscl
@@ -231,6 +234,48 @@ def test_doctor_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["data"]["split-digits-5"] == {"ready": True, "state": "embedded"}
     assert found["nscl"]
     assert "cpu" in found["devices"]
+
+
+def test_doctor_looks_for_all_that_the_laboratory_needs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["lab"]]
+    assert call(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["packages"]
+    assert set(found) == {re.split(r"[^\w-]", text)[0] for text in needed}
+    assert all(found.values())
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["--version"]) == 0
+    assert capsys.readouterr().out == f"nscl {importlib.metadata.version('nscl')}\n"
+
+
+@pytest.mark.parametrize(
+    ("shell", "place", "beginning"),
+    [
+        ("bash", ".local/share/bash-completion/completions/nscl", "#"),
+        ("zsh", ".zsh/completions/_cyclopts_nscl", "#compdef nscl"),
+        ("fish", ".config/fish/completions/nscl.fish", "#"),
+    ],
+)
+def test_completion_of_a_shell_that_is_named(
+    shell: str, place: str, beginning: str, tmp_path: Path
+) -> None:
+    """The shell that the command was started from is bash, and does not count."""
+    command = f"{sys.executable} -m nscl --install-completion --shell {shell}; exit $?"
+    process = subprocess.run(
+        ["bash", "-c", command],
+        env={**os.environ, "HOME": str(tmp_path), "SHELL": "/bin/bash", "BASH_VERSION": "5.2"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    script = (tmp_path / place).read_text()
+    assert script.startswith(beginning)
+    assert all(name in script for name in COMMANDS)
+    assert place in process.stdout.replace("\n", "")
 
 
 def test_shell_completion_is_installed_where_the_shell_looks(tmp_path: Path) -> None:

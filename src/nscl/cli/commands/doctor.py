@@ -12,7 +12,8 @@ from nscl.cli.console import wide_console
 
 OPTIONAL = ("ray", "tensorboard", "wandb", "datasets", "transformers", "peft")
 NEEDED = ("torch", "safetensors", "numpy", "cyclopts", "pydantic", "rich", "scipy",
-          "scikit-learn", "pillow", "matplotlib", "jinja2")  # fmt: skip
+          "scikit-learn", "pillow", "matplotlib", "jinja2", "altair", "vl-convert-python",
+          "filelock", "platformdirs")  # fmt: skip
 
 
 def doctor(*, json: bool = False) -> int:
