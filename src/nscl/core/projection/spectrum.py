@@ -1,8 +1,8 @@
 """From a covariance to the directions that are free: eigenvalues, noise floor, weights.
 
 ``eigh`` on the float64 matrix, of which one triangle is read: half the work of an SVD, orthonormal
-vectors, ascending order. Tiny negative eigenvalues are rounding and are clamped at zero. Larger
-ones are an error: the matrix is no covariance, and comes from a file that was damaged or edited.
+vectors, ascending order. Tiny negative eigenvalues are rounding and are clamped at zero. Of what a
+memory holds larger ones are an error (``strict``): the matrix comes from a damaged or edited file.
 """
 
 import math
@@ -96,7 +96,12 @@ class Spectrum:
 
 
 def decompose(
-    covariance: Tensor, rule: Rule, *, noise: Tensor | float = 0.0, tasks: int = 1
+    covariance: Tensor,
+    rule: Rule,
+    *,
+    noise: Tensor | float = 0.0,
+    tasks: int = 1,
+    strict: bool = False,
 ) -> tuple[Spectrum, Tensor]:
     """Spectrum and eigenvectors (columns) of ``[groups, d, d]`` float64 covariances.
 
@@ -109,17 +114,21 @@ def decompose(
     0.00199...
     """
     if rule.literal:
-        return _decompose_literally(covariance, rule)
-    values, vectors = eigenpairs(covariance)
+        return _decompose_literally(covariance, rule, strict=strict)
+    values, vectors = eigenpairs(covariance, strict=strict)
     floor = default_floor(values) + NOISE_MARGIN * _noise_along(vectors, noise)
     weights = rule(values, tasks=tasks, floor=floor)
     return Spectrum(values, weights, floor), vectors
 
 
-def eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, clamped at zero, and eigenvectors of second moments ``[groups, d, d]``."""
+def eigenpairs(matrix: Tensor, *, strict: bool = False) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, clamped at zero, and eigenvectors of second moments ``[groups, d, d]``.
+
+    ``strict`` refuses a matrix with negative eigenvalues that no rounding explains.
+    """
     values, vectors = _eigh(matrix)
-    _check_signs(values)
+    if strict:
+        _check_signs(values)
     return values.clamp_min_(0.0), vectors
 
 
@@ -151,11 +160,13 @@ def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
-def _decompose_literally(covariance: Tensor, rule: Rule) -> tuple[Spectrum, Tensor]:
+def _decompose_literally(
+    covariance: Tensor, rule: Rule, *, strict: bool
+) -> tuple[Spectrum, Tensor]:
     """The authors' numerics: a float32 SVD whose smallest singular values are rounding noise."""
     vectors, values, others = torch.linalg.svd(covariance.float())
-    # Singular values have no sign; left and right vectors agree where the eigenvalue is positive.
-    _check_signs(values * (vectors * others.mT).sum(-2))
+    if strict:  # singular values have no sign, but left and right vectors differ in it
+        _check_signs(values * (vectors * others.mT).sum(-2))
     values, vectors = values.flip(-1), vectors.flip(-1)
     weights = rule(values).double()
     floor = torch.zeros_like(values, dtype=torch.float64)
