@@ -6,6 +6,7 @@ import pytest
 
 from nscl.engines.plan_file import PlanFile
 from nscl.errors import NsclError
+from nscl.training.config.short_names import SHORT_NAMES
 from nscl.training.config.validation import validated
 
 PLAN = """
@@ -140,7 +141,15 @@ def test_a_sweep_is_the_full_grid_of_every_method(plan_file: Path) -> None:
         ("methods = ", "is not a TOML file"),
         ("[overrides.adam-nscl]\nmethod.a = 3", "'method' in overrides.adam-nscl has no effect"),
         ("[settings]\nseed = 3", "'seed' in settings has no effect: use seeds"),
-        ('[[variants]]\nname = ""\nmethod = "gpm"', "option 'variants.0.name': string should"),
+        ('[[variants]]\nname = ""\nmethod = "gpm"', "'variants.0.name': must not be empty"),
+        ("methods = 3", "plan.toml: option 'methods': must be text or a list, not 3"),
+        ('methods = ["gem", 3]', "plan.toml: option 'methods.1': must be text, not 3"),
+        ('seeds = "x"', "option 'seeds': must be a whole number or a list, not 'x'"),
+        ('seeds = [1, "x"]', "option 'seeds.1': must be a whole number, not 'x'"),
+        ("[expected.adam-nscl]\nacc = [1]", "'expected.adam-nscl.acc': must be a number or text"),
+        ("[settings]\nlr = 1\noptim.lr = 2", "settings: option 'lr' is short for 'optim.lr'"),
+        ("[overrides.adam-nscl]\nlr = 1\noptim.lr = 2", "overrides.adam-nscl: option 'lr' is"),
+        ("[sweep]\nlr = [1]\noptim.lr = [2]", "'optim.lr' and 'lr' are one and the same option"),
         ('[[variants]]\nmethod = "gpm"', "option 'variants.0.name': is required"),
     ],
 )
@@ -153,3 +162,31 @@ def test_mistakes_in_a_plan_are_named(tmp_path: Path, change: str, message: str)
         PlanFile.read(path, {}).plan({})[0].jobs()
     assert message in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_tables_of_a_plan_take_short_names(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    text = """
+    benchmark = "split-digits-5"
+    methods = ["finetune", "lwf"]
+    seeds = 1
+    [settings]
+    {epochs} = 1
+    [overrides.lwf]
+    {lr} = 0.5
+    [[variants]]
+    name = "wide"
+    method = "finetune"
+    settings.{width} = 99
+    [sweep]
+    {batch_size} = [4, 8]
+    """
+    found = []
+    for names in ({}, SHORT_NAMES):
+        words = {name: names.get(name, name) for name in SHORT_NAMES}
+        path.write_text(text.format(**words))
+        found.append([job.config for job in PlanFile.read(path, {}).plan({})[0].jobs()])
+    assert found[0] == found[1]
+    values = {(c.optim.epochs, c.optim.lr, c.model.width, c.optim.batch_size) for c in found[0]}
+    assert values == {(1, 0.01, 64, 4), (1, 0.01, 64, 8), (1, 0.5, 64, 4), (1, 0.5, 64, 8),
+                      (1, 0.01, 99, 16)}  # fmt: skip

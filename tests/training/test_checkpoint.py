@@ -284,6 +284,25 @@ def test_a_part_that_does_not_fit_is_named(
     refused(unfinished, file, f"{key!r} does not fit this run (", reason)
 
 
+WEIGHT = "backbone.layers.0.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t: t.pop(f"reference/{WEIGHT}"), f"it has no weights '{WEIGHT}' of layer "),
+        (lambda t: t["covariance/backbone.layers.0"].fill_(float("nan")), "are not finite"),
+        (lambda t: t["covariance/backbone.layers.0"].neg_(), "negative values where squares"),
+        (lambda t: widen(t, "covariance/backbone.layers.0"), "has shape (1, "),
+    ],
+)
+def test_a_memory_that_was_damaged_is_named(
+    change: Callable[[Any], object], reason: str, unfinished: RunDirectory
+) -> None:
+    file = edit(unfinished, lambda content: change(content["state"]["method"]["tensors"]))
+    refused(unfinished, file, "'method' does not fit this run (", reason)
+
+
 def test_a_damaged_log_is_named_and_left_as_it_is(unfinished: RunDirectory) -> None:
     lines = unfinished.metrics_path.read_bytes().splitlines(keepends=True)
     lines[1] = b"garbage\n"

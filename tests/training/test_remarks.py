@@ -51,6 +51,26 @@ def test_tasks_at_chance_are_named_by_what_they_reached_once_learned() -> None:
     )
 
 
+def test_a_method_that_holds_old_tasks_names_its_strength_where_later_ones_are_not_learned() -> (
+    None
+):
+    found = stream(*(task(i, [0, 1] * 50, 2) for i in range(3)))
+    held = AccuracyMatrix([[95], [95, 50], [95, 50, 50]])
+    assert remarks(found, held, strengths=("strength", "kd")) == (
+        "no better than chance once learned in 2 of 3 tasks (2, 3), try another learning rate or "
+        "a weaker hold (method.strength, method.kd)",
+    )
+    first = AccuracyMatrix([[50], [50, 95]])  # nothing was held yet
+    assert remarks(found, first, strengths=("strength",))[0].endswith("another learning rate")
+
+
+def test_a_run_that_is_held_too_firmly_names_the_methods_strength(tmp_path: Path) -> None:
+    options = {"rule": "ratio", "a": 1e-6}  # no direction is free
+    rates = {"name": "sgd", "lr": 1e-9, "head_lr": 1e-9, "epochs": 1}
+    held = nscl.run(small("adam-nscl", tmp_path, optim=rates, options=options))
+    assert held.remarks[-1].endswith("another learning rate or a weaker hold (method.a)")
+
+
 def test_only_finished_tasks_count() -> None:
     found = stream(*(task(i, [0, 1] * 50, 2) for i in range(3)))
     assert "(1)" in remarks(found, AccuracyMatrix([[50]]))[0]

@@ -3,6 +3,7 @@
 0 done; 2 the user can fix it; 130 or 143 interrupted, the run can be resumed.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -103,7 +104,13 @@ def _wrong_value(problem: Exception) -> str:
     from nscl.training.config.validation import wrong_value
 
     cause = problem.__cause__
-    return wrong_value(cause) if isinstance(cause, ValidationError) else ""
+    if isinstance(cause, ValidationError):
+        return wrong_value(cause)
+    switch = _NO_SWITCH.fullmatch(" ".join(str(problem).split()))
+    return f"option {switch[1]}: must be true or false, not {switch[2]!r}" if switch else ""
+
+
+_NO_SWITCH = re.compile(r'Invalid value for (\S+): unable to convert "(.*)" into bool\.')
 
 
 def _no_method_options(command: str, typed: str) -> str:

@@ -18,6 +18,7 @@ from nscl.core.capture.data_pass import Forward, Loss
 from nscl.core.capture.losses import TEMPERATURE, Likelihood
 from nscl.core.checks.forget_layers import drop_layers, excluded_from
 from nscl.core.checks.layer_report import write_report
+from nscl.core.checks.loaded_state import check_loaded
 from nscl.core.checks.other_weights import differing_layers
 from nscl.core.checks.sketches import (
     check_rank_is_used,
@@ -145,7 +146,7 @@ class Memory(StoredMemory):
             found, options.get("rank"), outputs=options.get("factors") == "kronecker"
         )
         memory, state = cls(model, **options), drop_layers(state, exclude)
-        check_model(state, memory._live.inventory())
+        check_loaded(state, memory._live.inventory(), memory.rank)
         memory._replace(state)
         memory._live.restart(steps=UNKNOWN_STEPS)
         digests, parameters = serialization.read_digests(metadata), memory._live.parameters()

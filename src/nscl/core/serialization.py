@@ -77,6 +77,11 @@ def to_metadata(
 def from_parts(metadata: Any, tensors: Mapping[str, Tensor]) -> State:
     """A state without its spectra and projections, which the caller rebuilds."""
     _check_metadata(metadata)
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise MemoryFileError(
+                f"this memory is incomplete: '{name}' is not a tensor; load another copy"
+            )
     try:
         return State(
             blocks={name: _block(name, written) for name, written in metadata["blocks"].items()},
@@ -97,8 +102,12 @@ def from_parts(metadata: Any, tensors: Mapping[str, Tensor]) -> State:
             frozen=frozenset(metadata.get("frozen", ())),
             tasks=metadata["tasks"],
         )
-    except (KeyError, TypeError) as problem:
+    except KeyError as problem:
         raise MemoryFileError(f"this memory is incomplete: {problem!r} is missing") from problem
+    except (AttributeError, IndexError, TypeError, ValueError) as problem:
+        raise MemoryFileError(
+            f"this memory is incomplete or was edited ({problem}): load another copy"
+        ) from problem
 
 
 def _seen(covariance: Covariance) -> dict[str, Any]:

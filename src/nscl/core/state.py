@@ -25,7 +25,7 @@ from nscl.core.projection.projector import (
     project_by_rule,
 )
 from nscl.core.projection.rules import Rule
-from nscl.core.projection.spectrum import Spectrum
+from nscl.core.projection.spectrum import Spectrum, explain_indefinite
 from nscl.errors import ModelMismatchError
 
 
@@ -73,7 +73,8 @@ class State:
                 continue
             block = self.blocks[name]
             dtype = self.reference[block.weight].dtype
-            with explain_out_of_memory(block, getattr(covariance, "rank", None)):
+            rank = getattr(covariance, "rank", None)
+            with explain_out_of_memory(block, rank), explain_indefinite(block):
                 by_rule = project if own is None else of_rule.setdefault(own, project_by_rule(own))
                 projections[name], spectra[name] = by_rule(
                     block, covariance, before, gradient=gradient, dtype=dtype

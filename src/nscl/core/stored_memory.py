@@ -25,8 +25,8 @@ from nscl.core.adapters.movement import remembered
 from nscl.core.adapters.rename_layers import remove_adapters, rename_layers
 from nscl.core.checks.estimate import Estimate, estimate
 from nscl.core.checks.forget_layers import check_known, drop_layers
+from nscl.core.checks.loaded_state import check_loaded
 from nscl.core.checks.other_weights import digests_of_moved
-from nscl.core.checks.sketches import check_same_rank
 from nscl.core.checks.unprotected_updates import UNKNOWN_STEPS
 from nscl.core.covariance.offload import DiskOffload
 from nscl.core.covariance.sharing.shared_values import mapped_once
@@ -200,7 +200,6 @@ class StoredMemory(MemoryOptions, ABC):
         remembered.
         """
         saved = serialization.from_parts(state.get("metadata"), state.get("tensors", {}))
-        check_same_rank(saved, self.rank)
         self.flush()
         if self.projector is not None or "projections" in state:
             self._load_projections(saved, state, exclude)
@@ -208,7 +207,7 @@ class StoredMemory(MemoryOptions, ABC):
             given = as_patterns(exclude)
             check_known(saved, [pattern for pattern in given if not is_in(self.model, pattern)])
             loaded = drop_layers(saved, (*self.exclude, *given))
-            check_model(loaded, self._live.inventory())
+            check_loaded(loaded, self._live.inventory(), self.rank)
             self._replace(loaded)
         self._live.restart(steps=UNKNOWN_STEPS)
 
@@ -233,7 +232,9 @@ class StoredMemory(MemoryOptions, ABC):
             self._refuse_projector("loaded in part (exclude)")
         found = self._live.inventory()
         check_model(saved, found)
-        self._switch(with_projections(saved, written, found))
+        complete = with_projections(saved, written, found)
+        check_loaded(complete, found, self.rank)
+        self._switch(complete)
 
     def _refuse_projector(self, doing: str) -> None:
         """A projector may depend on everything before, so its projections are kept as they are."""

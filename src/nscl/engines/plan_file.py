@@ -10,7 +10,7 @@ Options of the command line make the same object, so there is one way from optio
     seeds = 3                               # or [0, 4, 7]
 
     [settings]                              # of all runs, names as in `nscl run --config`
-    optim.epochs = 5
+    optim.epochs = 5                        # or epochs = 5
     [overrides.adam-nscl]                   # of one method
     options.a = 30
     [[variants]]                            # a further row of the table
@@ -26,7 +26,7 @@ Options of the command line make the same object, so there is one way from optio
     acc = 61.2
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from nscl.methods.registry import METHODS
 from nscl.results import flat
 from nscl.training.config.layers import merge, read_toml
 from nscl.training.config.schema import ConfigError, Part, PresetName
+from nscl.training.config.short_names import full_name, with_full_names
 from nscl.training.config.validation import validated
 
 ELSEWHERE = {
@@ -105,6 +106,18 @@ class PlanFile(Part):
                 wrong = f"figures are expected of {name!r}, which is not a row of the plan"
                 raise ConfigError(f"{path}: {wrong}{hint}")
 
+    def _with_full_names(self) -> "PlanFile":
+        """The same plan without short names of settings."""
+        own = {name: _full(f"overrides.{name}", table) for name, table in self.overrides.items()}
+        variants = [
+            v.model_copy(update={"settings": _full(f"variant {v.name!r}", v.settings)})
+            for v in self.variants
+        ]
+        settings = _full("settings", self.settings)
+        return self.model_copy(
+            update={"settings": settings, "overrides": own, "variants": variants}
+        )
+
     def _check_settings(self) -> None:
         """Refuse settings that have their own place in a plan: in a table they have no effect."""
         tables = {"settings": self.settings}
@@ -129,6 +142,9 @@ class PlanFile(Part):
 
     def plan(self, given: Mapping[str, Any]) -> tuple[RunPlan, tuple[str, ...]]:
         """The runs, and notes to show before they start; ``given`` wins over the file."""
+        return self._with_full_names()._plan(given)
+
+    def _plan(self, given: Mapping[str, Any]) -> tuple[RunPlan, tuple[str, ...]]:
         self._check_settings()
         scenario = merge(self.settings, given).get("data", {}).get("scenario")
         names, unfit = (
@@ -168,6 +184,13 @@ def _check_rows(names: Sequence[str], variants: Sequence[str]) -> None:
             raise ConfigError(f"there is no method and no variant {name!r}{hint}")
 
 
+def _full(title: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return with_full_names(table)
+    except ConfigError as problem:
+        raise ConfigError(f"{title}: {problem}") from problem
+
+
 def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every combination of a sweep's values; one empty point for no sweep.
 
@@ -175,10 +198,23 @@ def grid_points(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
     [{'method.a': 1, 'optim.lr': 0.1}, {'method.a': 2, 'optim.lr': 0.1}]
     """
     axes = flat(sweep)
+    _check_once(axes)
     for name, values in axes.items():
         if not isinstance(values, list) or not values:
             raise ConfigError(f"sweep {name!r} needs a list of values, not {values!r}")
     return [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
+
+
+def _check_once(names: Iterable[str]) -> None:
+    """Refuse an option that is to vary under its short name and its full one."""
+    known: dict[str, str] = {}
+    for name in names:
+        full = full_name(name).replace("-", "_")
+        if full in known:
+            raise ConfigError(
+                f"sweep {name!r} and {known[full]!r} are one and the same option: leave one out"
+            )
+        known[full] = name
 
 
 def _over(settings: Mapping[str, Any], row: Variant) -> Variant:

@@ -25,7 +25,7 @@ class Options(BaseModel):
     ({'gamma': 'form online'}, {})
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     used_with: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
@@ -51,6 +51,10 @@ class Options(BaseModel):
         other, wanted = condition.split(" ", 1)
         holds = _holds(getattr(self, other), wanted)
         return self._missing(other) or (None if holds else condition)
+
+    def beside_library(self) -> str:
+        """How the method differs from a library class that it is easily taken for; or nothing."""
+        return ""
 
     def settled(self, benchmark: str, data_dir: Path | None) -> Self:
         """The same with what depends on the disk filled in; called before the run is named."""

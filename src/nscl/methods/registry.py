@@ -73,8 +73,8 @@ METHODS: dict[str, MethodInfo] = {
         MethodInfo(
             "nscl",
             "nscl.methods.projection.nscl:NSCL",
-            "nscl.Memory as it comes, with recall: old weights held softly by both factors, old "
-            "answers distilled",
+            "nscl.Memory with strength 1 in place of 5, old answers distilled from its recall, "
+            "and new heads warmed up first",
             "parameters",
             "-",
         ),

@@ -13,7 +13,7 @@ from nscl.reporting.errors import ReportError
 from nscl.reporting.gather import MANIFEST
 from nscl.results import FormatError, write_bytes, write_json
 from nscl.results.records.reading import read_json
-from nscl.results.writing import cannot_write
+from nscl.results.writing import make_folder, refuse_dangling_link
 
 KIND = "nscl report"
 
@@ -59,10 +59,7 @@ class ReportFolder:
         if digest:
             sha256 = hashlib.sha256(data).hexdigest()
             self._digests[name] = {"digest": digest, "sha256": sha256}
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(target.parent, error) from error
+        make_folder(target.parent)
         self._write_manifest({*self._before, *self._now})
         write_bytes(target, data)
 
@@ -78,6 +75,7 @@ class ReportFolder:
         write_json(self.path / MANIFEST, record)
 
     def _known(self) -> set[str]:
+        refuse_dangling_link(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise ReportError(f"{self.path} is a file: choose another --out")
         if not self.path.exists() or not any(self.path.iterdir()):

@@ -10,7 +10,7 @@ from nscl.reporting.gather import Run
 from nscl.reporting.labels import SeedGroup, common_settings, differing, labels
 from nscl.reporting.order import in_order
 from nscl.reporting.streams import stream
-from nscl.results import flat, preset_of_record, remarks
+from nscl.results import flat, has_unlearned_tasks, preset_of_record, remarks
 
 # Settings that only change what is recorded do not make another experiment.
 _LOOKING = frozenset({"seed", "eval_each_epoch", "track_old_losses"})
@@ -51,6 +51,11 @@ class Series:
     def remarks(self) -> tuple[str, ...]:
         """Remarks that belong beside the numbers."""
         return remarks(run.result for run in self.finished if run.result is not None)
+
+    @property
+    def has_unlearned_tasks(self) -> bool:
+        """Whether a finished run did not learn one of its tasks."""
+        return any(has_unlearned_tasks(r.result) for r in self.finished if r.result is not None)
 
     @property
     def tasks(self) -> int:

@@ -25,12 +25,13 @@ from nscl.results.naming import (
 from nscl.results.records.config_file import ConfigFile
 from nscl.results.records.metrics_log import MetricsLog
 from nscl.results.records.metrics_record import read_metrics
-from nscl.results.records.remarks import by_remark, remarks
+from nscl.results.records.remarks import AT_CHANCE, by_remark, has_unlearned_tasks, remarks
 from nscl.results.records.result import Result
 from nscl.results.run_directory import RunDirectory
 from nscl.results.writing import open_atomic, write_bytes, write_json, write_text
 
 __all__ = [
+    "AT_CHANCE",
     "ConfigFile",
     "FormatError",
     "Found",
@@ -48,6 +49,7 @@ __all__ = [
     "find_runs",
     "fingerprint",
     "flat",
+    "has_unlearned_tasks",
     "machine_load",
     "open_atomic",
     "preset_of_record",

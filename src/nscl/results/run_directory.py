@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from nscl.atomic import LEFTOVER_PREFIX, remove_leftovers, sync_folder
-from nscl.results.errors import RunFinishedError, RunMismatchError, WriteError
+from nscl.results.errors import RunFinishedError, RunMismatchError
 from nscl.results.lock import RunLock
 from nscl.results.naming import canonical_json
 from nscl.results.records.config_file import ConfigFile
 from nscl.results.records.result import Result
-from nscl.results.writing import cannot_write, write_json
+from nscl.results.writing import cannot_write, make_folder, write_json
 
 
 class RunDirectory:
@@ -114,9 +114,8 @@ class RunDirectory:
             yield self
 
     def _make(self, new: ConfigFile) -> None:
-        _refuse_dangling_link(self.path)
+        make_folder(self.path)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             sync_folder(self.path.parent)
             foreign = sorted(p.name for p in self.path.iterdir() if not _is_ours(p))
         except OSError as error:
@@ -139,13 +138,3 @@ class RunDirectory:
 
 def _is_ours(path: Path) -> bool:
     return path.name == ".lock" or path.name.startswith(LEFTOVER_PREFIX)
-
-
-def _refuse_dangling_link(path: Path) -> None:
-    """Name a link that leads nowhere: making a folder there would only say that it exists."""
-    for place in (path, *path.parents):
-        if place.is_symlink() and not place.exists():
-            raise WriteError(
-                f"{place} is a link to {place.readlink()}, which does not exist: create that "
-                "folder or choose another one with --out"
-            )

@@ -49,6 +49,25 @@ def to_json(value: Any, *, path: str | Path, indent: int | None = None) -> str:
         raise FormatError(f"cannot write {path}: not standard JSON ({error})") from error
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, unless it is there already."""
+    refuse_dangling_link(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def refuse_dangling_link(path: Path) -> None:
+    """Name a link that leads nowhere: making a folder there would only say that it exists."""
+    for place in (path, *path.parents):
+        if place.is_symlink() and not place.exists():
+            raise WriteError(
+                f"{place} is a link to {place.readlink()}, which does not exist: create that "
+                "folder or choose another one"
+            )
+
+
 def cannot_write(path: Path, error: OSError) -> WriteError:
     """Name the file and the reason; ``nscl.atomic`` keeps the promise in the text."""
     reason = error.strerror or str(error)

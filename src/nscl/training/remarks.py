@@ -6,23 +6,29 @@ Running statistics that move far take old tasks with them, however firmly the we
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
 from nscl.core.report.statistics import remark_on_shifts
 from nscl.data.tasks import Task, TaskStream
 from nscl.metrics import AccuracyMatrix
+from nscl.results import AT_CHANCE
 
 DEVIATIONS = 2.0  # of a binomial: what guessing reaches with good luck
 
 
 def remarks(
-    stream: TaskStream, accuracy: AccuracyMatrix, shifts: Sequence[float | None] = ()
+    stream: TaskStream,
+    accuracy: AccuracyMatrix,
+    shifts: Sequence[float | None] = (),
+    *,
+    strengths: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Remarks on the finished tasks of a stream, at most one of each kind.
 
     ``shifts`` are of running statistics, one per task; None where a method measures none.
+    ``strengths`` are the method's options that decide how firmly old tasks are held.
     """
     rows = list(enumerate(accuracy.rows))
     of_one_class = [i for i, _ in rows if len(stream[i].classes) == 1]
@@ -31,10 +37,17 @@ def remarks(
     guessed = [i for i, row in rows if i not in of_one_class and _at_chance(stream[i], row[i])]
     texts = (
         (single, "one class only in {}, where 100 % means nothing"),
-        (guessed, "no better than chance once learned in {}, try another learning rate"),
+        (guessed, f"{AT_CHANCE} in {{}}, try {_way_out(guessed, strengths)}"),
     )
     found = tuple(text.format(_share(tasks, len(rows))) for tasks, text in texts if tasks)
     return (*found, *remark_on_shifts(shifts))
+
+
+def _way_out(guessed: Sequence[int], strengths: Collection[str]) -> str:
+    """The first task is learned freely; a later one may also be held too firmly."""
+    if not strengths or max(guessed, default=0) == 0:
+        return "another learning rate"
+    return f"another learning rate or a weaker hold ({', '.join(f'method.{n}' for n in strengths)})"
 
 
 def chance(labels: Tensor) -> float:

@@ -240,7 +240,12 @@ class TaskLoop:
             config=identity.config,
             environment={**identity.environment, "load_while_running": progress.mean_load()},
             notes=self._notes(),
-            remarks=remarks(self.setup.stream, progress.matrix, progress.shifts),
+            remarks=remarks(
+                self.setup.stream,
+                progress.matrix,
+                progress.shifts,
+                strengths=type(self.method).strengths(self.method.options),
+            ),
         )
 
     def _notes(self) -> dict[str, Any]:

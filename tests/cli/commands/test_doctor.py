@@ -44,3 +44,12 @@ def test_every_extra_and_how_to_get_it(
     assert extras == {*re.findall(r"optional: pip install 'nscl\[(\w+)\]'", shown)}
     assert call(["doctor", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["optional"]["tensorboard"] is None
+
+
+def test_it_looks_for_all_that_the_laboratory_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["lab"]]
+    assert call(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["packages"]
+    assert set(found) == {re.split(r"[^\w-]", text)[0] for text in needed}
+    assert all(found.values())

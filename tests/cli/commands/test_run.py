@@ -28,6 +28,10 @@ from tests.cli.calling import QUICK, check_refused, is_one_line
         (("split-digits-5", "--preset", "nah"), "option --preset: must be 'paper', "),
         (("split-digits-5", "--optim.lr", "abc"), "option --optim.lr: must be a number, not"),
         (("split-digits-5", "--optim.milestones", "x"), "option --optim.milestones: must be"),
+        (("split-digits-5", "--lr=inf"), "option --optim.lr: must be a finite number, not"),
+        (("split-digits-5", "--method.a=inf"), "'method.a': must be a finite number, not"),
+        (("split-digits-5", "--eval-each-epoch=so"), "must be true or false, not 'so'"),
+        (("split-digits-5", "--lr", "1", "--optim.lr", "2"), "specified multiple times"),
         (("split-digits-5", "--bn-stats", "x"), "'per_task', not 'x'\n"),
         (("split-digits-5", "--device", "tpu"), "option --device: device must be auto"),
         (("split-digits-5", "--method", "finetune", "--method.a", "1"), "has no options"),
@@ -53,16 +57,6 @@ def test_a_loss_that_grows_beyond_all_numbers_is_one_line_too(
 ) -> None:
     assert call(["run", "split-digits-5", *QUICK, "--quiet", "--optim.lr", "1e30"]) == 2
     is_one_line(capsys.readouterr().err, "lower the learning rate")
-
-
-def test_a_link_that_leads_nowhere_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    link = tmp_path / "runs"
-    link.symlink_to(tmp_path / "gone")
-    assert call(["run", "split-digits-5", *QUICK, "--out", str(link)]) == 2
-    message = f"{link} is a link to {tmp_path}/gone, which does not exist"
-    is_one_line(capsys.readouterr().err, message)
 
 
 def test_json_is_a_record_per_line_and_the_last_is_the_result(

@@ -257,3 +257,5 @@ def test_a_layer_that_no_pass_has_run_has_not_moved() -> None:
     found = memory.forgetting()
     assert [layer.name for layer in found.layers] == ["used"]
     assert found.total.drift > 0
+    memory.remember([torch.randn(4, 3)])  # looks for layers that have moved
+    memory.load_state_dict(memory.state_dict())

@@ -48,10 +48,10 @@ def test_shipped_records_are_read_and_written_byte_for_byte(path: Path, tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"preset": 3}, "preset must be a valid string, got 3"),
+        ({"preset": 3}, "preset must be text, got 3"),
         ({"trials": [{"nothing": 1}]}, "is incomplete: it lacks point, run"),
         ({"trials": [{"run": "r", "point": {"a": "x"}}]}, "a.*got 'x'"),
-        ({"trials": [{"run": "r", "point": {}, "acc": "good"}]}, "acc must be a valid number"),
+        ({"trials": [{"run": "r", "point": {}, "acc": "good"}]}, "acc must be a number"),
         ({"seen": 1}, "fields that nscl does not know: seen"),
     ],
 )

@@ -1,10 +1,13 @@
 """Tables hold what a plain computation gives."""
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 from nscl.metrics import AccuracyMatrix
 from nscl.reporting import Table, gather, make_table, sections
+from nscl.reporting.tables.formats import markdown
+from nscl.results import AT_CHANCE
 from tests.reporting.making import make_run, matrix, result
 
 
@@ -61,3 +64,22 @@ def test_the_best_of_every_column_is_marked_in_its_group(tmp_path: Path) -> None
         "gem": [],
         "joint": [],
     }
+
+
+def test_a_row_at_chance_is_not_the_best_at_forgetting_nothing(tmp_path: Path) -> None:
+    runs = {"ewc": [[90], [70, 90]], "lwf": [[90], [80, 90]], "mas": [[50], [50, 50]]}
+    for method, rows in runs.items():
+        run = make_run(tmp_path, method, finished=False, tasks=0)
+        found = result(run, AccuracyMatrix(rows), "nothing")
+        remark = (f"{AT_CHANCE} in 2 of 2 tasks (1, 2), try another learning rate",)
+        run.write_result(replace(found, remarks=remark if method == "mas" else ()))
+    (section,) = sections(gather([tmp_path]).runs)
+    table = make_table(section)
+    keys = [column.key for column in table.columns]
+    best = {
+        row.series.method: {key for key, cell in zip(keys, row.cells, strict=True) if cell.is_best}
+        for row in table.rows
+    }
+    assert best["mas"] == set()
+    assert {"acc", "bwt", "forgetting"} <= best["lwf"]
+    assert "\nBWT and forgetting of rows at chance are not compared.\n" in markdown([table])

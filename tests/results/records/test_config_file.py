@@ -42,10 +42,10 @@ def test_committed_configurations_are_read_and_written_byte_for_byte(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
-        ("benchmark", 3, "must be a valid string, got 3"),
-        ("seed", True, "must be a valid integer, got True"),
+        ("benchmark", 3, "must be text, got 3"),
+        ("seed", True, "must be a whole number, got True"),
         ("seed", -1, "must be greater than or equal to 0, got -1"),
-        ("config", [], "must be a valid dictionary, got []"),
+        ("config", [], "must be a table of names and values, got []"),
         ("schema", 2, "was written by a newer nscl"),
     ],
 )

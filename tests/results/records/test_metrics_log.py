@@ -121,7 +121,7 @@ DAMAGED = [
     (b"\x00\x00\xff", "is truncated or not JSON: "),
     (b"[1]", "is not a JSON object but a list"),
     (b"{}", "is incomplete: it lacks kind"),
-    (json.dumps(EPOCH | {"task": "one"}).encode(), "task must be a valid integer, got 'one'"),
+    (json.dumps(EPOCH | {"task": "one"}).encode(), "task must be a whole number, got 'one'"),
     (GOOD.replace(b"1.5", b"NaN"), "seconds must be a finite number, got nan"),
     (b'{"kind": "epoch", "task": 1}', "is incomplete: it lacks phase, seconds, steps"),
     (b'{"kind": "task", "task": 1, "seconds": 2}', "is incomplete: it lacks accuracies"),

@@ -32,13 +32,13 @@ def test_kinds_of_newer_versions_and_further_fields_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"kind": 3}, ": kind must be a valid string, got 3"),
+        ({"kind": 3}, ": kind must be text, got 3"),
         ({"task": -1}, ": task must be greater than or equal to 0, got -1"),
-        ({"task": "one"}, ": task must be a valid integer, got 'one'"),
-        ({"old_losses": None}, ": old_losses must be a valid list, got None"),
+        ({"task": "one"}, ": task must be a whole number, got 'one'"),
+        ({"old_losses": None}, ": old_losses must be a list, got None"),
         ({"old_losses": [float("nan")]}, ": old_losses.0 must be a finite number, got nan"),
         ({"old_losses": [float("inf")]}, ": old_losses.0 must be a finite number, got inf"),
-        ({"old_losses": [0.1, None]}, ": old_losses.1 must be a valid number, got None"),
+        ({"old_losses": [0.1, None]}, ": old_losses.1 must be a number, got None"),
     ],
 )
 def test_a_wrong_field_is_named_with_its_line_and_the_way_out(

@@ -23,12 +23,12 @@ GOOD = {"name": "a", "count": 1}
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"name": ""}, ": name must have at least 1 character, got ''"),
-        ({"name": 3}, ": name must be a valid string, got 3"),
+        ({"name": ""}, ": name must not be empty, got ''"),
+        ({"name": 3}, ": name must be text, got 3"),
         ({"count": -1}, ": count must be greater than or equal to 0, got -1"),
-        ({"count": True}, ": count must be a valid integer, got True"),
+        ({"count": True}, ": count must be a whole number, got True"),
         ({"value": float("inf")}, ": value must be a finite number, got inf"),
-        ({"seconds": "1"}, ": seconds must be a valid number, got '1'"),
+        ({"seconds": "1"}, ": seconds must be a number, got '1'"),
         ({"colour": 1, "age": 2}, " has fields that nscl does not know: age, colour"),
     ],
 )

@@ -21,7 +21,8 @@ OPTIONAL = {  # by the extra that installs them
     "wandb": ("wandb",),
 }
 NEEDED = ("torch", "safetensors", "numpy", "cyclopts", "pydantic", "rich", "scipy",
-          "scikit-learn", "pillow", "matplotlib", "jinja2")  # fmt: skip
+          "scikit-learn", "pillow", "matplotlib", "jinja2", "altair", "vl-convert-python",
+          "filelock", "platformdirs")  # fmt: skip
 
 
 def doctor(*, json: bool = False) -> int:

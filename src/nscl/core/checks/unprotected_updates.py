@@ -107,6 +107,8 @@ def biases_without_weights(
 def _displacements(state: State, parameters: Mapping[str, Tensor]) -> Iterator[_Displacement]:
     for name in state.projections:
         block = state.blocks[name]
+        if block.weight not in state.reference:
+            continue  # no pass has run it: its projection was given by hand
         if any(_has_moved(p, state, parameters) for p in block.parameters):
             before = {p: part_of(state.reference[p], p, parameters[p]) for p in block.parameters}
             deltas = {

@@ -6,6 +6,7 @@ left one is kept whole, and the two triangles on the diagonal fit together into 
 matrix itself in 64-bit indices.
 """
 
+import torch
 from torch import Tensor
 
 
@@ -44,6 +45,19 @@ def unpack(packed: Tensor) -> Tensor:
     matrix[..., top:, :top] = square
     matrix[..., :top, top:] = square.mT
     return matrix
+
+
+def packed_diagonal(packed: Tensor) -> Tensor:
+    """The diagonal ``[..., n]`` of what ``pack`` folded, without unfolding it.
+
+    >>> packed_diagonal(pack(torch.diag(torch.tensor([1.0, 2.0, 3.0]))))
+    tensor([1., 2., 3.])
+    """
+    bottom, top = packed.shape[-2] // 2, packed.shape[-1]
+    triangles = packed[..., bottom:, :]
+    first = triangles[..., :top, :].diagonal(dim1=-2, dim2=-1)
+    second = triangles[..., 1:, :bottom].diagonal(dim1=-2, dim2=-1)
+    return torch.cat([first, second], -1)
 
 
 def packed_shape(groups: int, n: int) -> tuple[int, int, int]:

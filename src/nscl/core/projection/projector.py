@@ -199,7 +199,7 @@ def factorise(
 def _eigenpairs(covariance: Covariance) -> tuple[Tensor, Tensor]:
     if isinstance(covariance, SketchedCovariance):
         return sketched_eigenpairs(covariance.mean())
-    return eigenpairs(covariance.dense())
+    return eigenpairs(covariance.dense(), strict=True)
 
 
 def _decomposed(
@@ -212,7 +212,7 @@ def _decomposed(
     if features is not None:
         index = torch.tensor(features, device="cpu")
         dense, noise = dense[:, index][:, :, index], noise[:, index]
-    return decompose(dense, rule, noise=noise, tasks=covariance.tasks)
+    return decompose(dense, rule, noise=noise, tasks=covariance.tasks, strict=True)
 
 
 class _Decomposition:

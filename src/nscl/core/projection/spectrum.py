@@ -1,22 +1,66 @@
 """From a covariance to the directions that are free: eigenvalues, noise floor, weights.
 
 ``eigh`` on the float64 matrix, of which one triangle is read: half the work of an SVD, orthonormal
-vectors, ascending order. Tiny negative eigenvalues are rounding and are clamped at zero.
+vectors, ascending order. Tiny negative eigenvalues are rounding and are clamped at zero. Of what a
+memory holds larger ones are an error (``strict``): the matrix comes from a damaged or edited file.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from nscl.core.projection.rules import Rule, default_floor
+from nscl.errors import MemoryFileError
 
 # Measured on float32 data of deficient rank (d = 24 … 384, 300 and 3,000 rows; signed, non-negative
 # and whole numbers; repeated rows, repeated columns, constants; features equally loud, one of them
 # 2¹⁰ times louder, or spread over 2²⁰): an unused direction had at most 1.5 times
 # √d · Σ_i noise_i·v_i² beyond the float64 floor.
 NOISE_MARGIN = 5.0
+# Of the largest eigenvalue. Rounding left at most 1e-7 below zero: float32 products and a float32
+# SVD, d = 384 and 800, the kinds of data above.
+INDEFINITE = 1e-4
+
+
+class IndefiniteError(ValueError):
+    """Second moments with a negative eigenvalue that no rounding explains."""
+
+
+class Named(Protocol):
+    """A block, as errors name it."""
+
+    @property
+    def name(self) -> str:
+        """Of its layer."""
+        ...
+
+    @property
+    def way_out(self) -> str:
+        """How to leave it out."""
+        ...
+
+
+@contextmanager
+def explain_indefinite(block: Named) -> Iterator[None]:
+    """Name the layer whose second moments cannot be those of any data."""
+    try:
+        yield
+    except IndefiniteError as problem:
+        raise MemoryFileError(
+            f"the covariance or gradient of layer '{block.name}' {problem}: this memory was "
+            f"damaged or edited after it was saved; {load_another(block)}"
+        ) from problem
+
+
+def load_another(block: Named | None) -> str:
+    """The way out of a damaged memory."""
+    left_out = "" if block is None else block.way_out
+    return f"load another copy{left_out.replace('leave it free', 'go on without the layer')}"
 
 
 @dataclass(frozen=True)
@@ -52,7 +96,12 @@ class Spectrum:
 
 
 def decompose(
-    covariance: Tensor, rule: Rule, *, noise: Tensor | float = 0.0, tasks: int = 1
+    covariance: Tensor,
+    rule: Rule,
+    *,
+    noise: Tensor | float = 0.0,
+    tasks: int = 1,
+    strict: bool = False,
 ) -> tuple[Spectrum, Tensor]:
     """Spectrum and eigenvectors (columns) of ``[groups, d, d]`` float64 covariances.
 
@@ -65,17 +114,28 @@ def decompose(
     0.00199...
     """
     if rule.literal:
-        return _decompose_literally(covariance, rule)
-    values, vectors = eigenpairs(covariance)
+        return _decompose_literally(covariance, rule, strict=strict)
+    values, vectors = eigenpairs(covariance, strict=strict)
     floor = default_floor(values) + NOISE_MARGIN * _noise_along(vectors, noise)
     weights = rule(values, tasks=tasks, floor=floor)
     return Spectrum(values, weights, floor), vectors
 
 
-def eigenpairs(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, clamped at zero, and eigenvectors of second moments ``[groups, d, d]``."""
+def eigenpairs(matrix: Tensor, *, strict: bool = False) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, clamped at zero, and eigenvectors of second moments ``[groups, d, d]``.
+
+    ``strict`` refuses a matrix with negative eigenvalues that no rounding explains.
+    """
     values, vectors = _eigh(matrix)
+    if strict:
+        _check_signs(values)
     return values.clamp_min_(0.0), vectors
+
+
+def _check_signs(values: Tensor) -> None:
+    """Refuse eigenvalues ``[groups, d]`` below zero by more than rounding."""
+    if values.numel() and (values.amin(-1) < -INDEFINITE * values.abs().amax(-1)).any():
+        raise IndefiniteError(f"has a negative eigenvalue ({float(values.min()):.3g})")
 
 
 def _noise_along(vectors: Tensor, noise: Tensor | float) -> Tensor:
@@ -100,9 +160,13 @@ def _eigh(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return values, vectors
 
 
-def _decompose_literally(covariance: Tensor, rule: Rule) -> tuple[Spectrum, Tensor]:
+def _decompose_literally(
+    covariance: Tensor, rule: Rule, *, strict: bool
+) -> tuple[Spectrum, Tensor]:
     """The authors' numerics: a float32 SVD whose smallest singular values are rounding noise."""
-    vectors, values, _ = torch.linalg.svd(covariance.float())
+    vectors, values, others = torch.linalg.svd(covariance.float())
+    if strict:  # singular values have no sign, but left and right vectors differ in it
+        _check_signs(values * (vectors * others.mT).sum(-2))
     values, vectors = values.flip(-1), vectors.flip(-1)
     weights = rule(values).double()
     floor = torch.zeros_like(values, dtype=torch.float64)

@@ -18,6 +18,7 @@ from nscl.engines.tuning.tuned_file import (
 )
 from nscl.errors import NsclError
 from nscl.methods.registry import load_method
+from nscl.results.writing import refuse_dangling_link
 from nscl.training.config.build import build_config
 from nscl.training.config.layers import Settings
 from nscl.training.config.presets import default_preset
@@ -50,6 +51,7 @@ class Tuning:
         """Plan the trials; ``settings`` hold for all of them, ``root`` is the folder of records."""
         if trials < 1:
             raise NsclError(f"{trials} trials: every method needs at least one")
+        refuse_dangling_link(root)  # before anything is trained
         options = settings.get("options") or {}
         found = _trials(method, benchmark, settings, trials)
         jobs = tuning_plan(benchmark, found, settings).jobs(side_by_side=side_by_side)

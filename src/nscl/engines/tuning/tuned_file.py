@@ -11,6 +11,7 @@ from nscl.errors import NsclError
 from nscl.results import slug, write_json
 from nscl.results.records.reading import check_schema, read_json
 from nscl.results.records.record import Name, Number, Seconds, checked, record
+from nscl.results.writing import make_folder
 
 SCHEMA = 1
 WAY_OUT = "restore the file, or add --force to tune again"
@@ -62,7 +63,7 @@ class Tuned:
 
     def write(self, path: Path) -> None:
         """Write the record, atomically."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_json(path, {"schema": SCHEMA, **asdict(self)})
 
     @classmethod

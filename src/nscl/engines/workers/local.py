@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nscl.engines.job import Ending, EndState, Job
 from nscl.engines.workers.worker import LOCKED
-from nscl.results.writing import cannot_write
+from nscl.results.writing import cannot_write, make_folder
 from nscl.training.config.schema import RunConfig
 
 STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM)
@@ -73,8 +73,8 @@ class Local:
 
     def start(self, job: Job) -> None:
         """Begin or continue a run in a process of its own."""
+        make_folder(job.log.parent)
         try:
-            job.log.parent.mkdir(parents=True, exist_ok=True)
             with job.log.open("ab") as log:
                 offset = log.seek(0, os.SEEK_END)
                 process = subprocess.Popen(

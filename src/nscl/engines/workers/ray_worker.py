@@ -15,13 +15,14 @@ def train(text: str, log: str, folder: str) -> tuple[str, str]:
     """
     from nscl.errors import NsclError
     from nscl.results import RunLockedError
+    from nscl.results.writing import make_folder
     from nscl.training.config.schema import RunConfig
     from nscl.training.display.display import Lines
     from nscl.training.experiment import run
     from nscl.training.process.interrupt import InterruptedRunError
 
     sys.path.insert(0, folder)  # package.module:Class of the folder the user works in
-    Path(log).parent.mkdir(parents=True, exist_ok=True)
+    make_folder(Path(log).parent)
     with Path(log).open("a", buffering=1) as sink, redirect_stdout(sink):
         print(f"running on {platform.node()}")  # the engine sees by this line that it began
         try:

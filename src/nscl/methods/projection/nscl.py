@@ -1,4 +1,4 @@
-"""nscl: the library's own method: ``nscl.Memory`` as it comes, recall, and a warmed-up head.
+"""nscl: this repository's own method: ``nscl.Memory``, distillation, and a warmed-up head.
 
 ``loss = CE(new head) + kd · Σ_old heads KL(recall ‖ network)`` at T = 2 on the same augmented
 batch, while the memory holds the backbone's displacement softly by both Kronecker factors. Two
@@ -39,6 +39,16 @@ class NSCLOptions(Options):
     warmup: float = Field(0.25, ge=0, le=1)  # of the epochs, for a new head alone
     factors: Literal["kronecker", "input"] = "kronecker"
     every: PositiveInt = 20  # steps after which the displacement is treated
+
+    def beside_library(self) -> str:
+        """The library's ``Memory`` alone is held differently and distils nothing."""
+        name = "drift" if self.rule == "budget" else "strength"
+        usual = ", chosen together with them" if self == NSCLOptions() else ""
+        return (
+            f"nscl.Memory(model) alone has Penalty({Penalty().strength:g}); this method adds "
+            f"distillation of old answers (kd {self.kd:g}) and a warm-up of new heads "
+            f"({self.warmup:g} of the epochs), and has {name} {self.strength:g}{usual}"
+        )
 
 
 class NSCL(ProjectionMethod):

@@ -22,6 +22,7 @@ class Column:
     signed: bool = False
     published: bool = False
     best: Literal["largest", "smallest"] = "largest"
+    of_what_was_learned: bool = False  # means nothing where a task was not learned
 
     @property
     def heading(self) -> str:
@@ -68,7 +69,7 @@ COLUMNS = (
     Column(
         "bwt", "BWT", "points", 2, _figure("bwt"),
         "backward transfer: what later tasks did to earlier ones; negative is forgetting",
-        signed=True,
+        signed=True, of_what_was_learned=True,
     ),
     Column(
         "published_acc", "ACC", "%", 2, _published("acc"),
@@ -87,7 +88,7 @@ COLUMNS = (
     Column(
         "forgetting", "Forgetting", "points", 2, _figure("forgetting"),
         "best accuracy before the last task minus the final one, averaged over old tasks",
-        best="smallest",
+        best="smallest", of_what_was_learned=True,
     ),
     Column(
         "ms_per_step", "Step", "ms", 2, _figure("seconds_per_step", 1000.0),

@@ -31,4 +31,6 @@ def signs(table: Table) -> list[str]:
         lines.append("Mean ± sample standard deviation over seeds.")
     if any(cell.is_best for row in table.rows for cell in row.cells):
         lines.append("Bold: the best of its column and group.")
+        if any(row.series.has_unlearned_tasks for row in table.rows):
+            lines.append("BWT and forgetting of rows at chance are not compared.")
     return lines

@@ -2,7 +2,7 @@
 
 Rows stand in groups, each in the order of ACC: methods without old data, methods that keep it, and
 two that do not learn one network task by task. In the first two groups the best value of each
-column is marked.
+column is marked, except BWT and forgetting of a row that learned a task no better than chance.
 """
 
 from collections.abc import Sequence
@@ -122,17 +122,25 @@ def _sorted(rows: Sequence[TableRow], columns: Sequence[Column]) -> list[TableRo
 
 def _marked(rows: Sequence[TableRow], columns: Sequence[Column]) -> list[TableRow]:
     """The best of every column marked: all rows that print it, unless every row does."""
-    texts = [_best(column, [row.cells[i] for row in rows]) for i, column in enumerate(columns)]
+    texts = [
+        _best(column, [row.cells[i] for row in rows if _counts(row, column)])
+        for i, column in enumerate(columns)
+    ]
     return [
         replace(
             row,
             cells=tuple(
-                replace(cell, is_best=cell.value is not None and cell.mean == text)
-                for cell, text in zip(row.cells, texts, strict=True)
+                replace(cell, is_best=_counts(row, column) and cell.mean == text)
+                for cell, column, text in zip(row.cells, columns, texts, strict=True)
             ),
         )
         for row in rows
     ]
+
+
+def _counts(row: TableRow, column: Column) -> bool:
+    """Whether a row's value may be the best: what was never learned cannot be forgotten."""
+    return not (column.of_what_was_learned and row.series.has_unlearned_tasks)
 
 
 def _best(column: Column, cells: Sequence[Cell]) -> str | None:

@@ -4,7 +4,6 @@ A record is checked when it is made and when it is read. Either way a wrong fiel
 that names the source, the field and the value.
 """
 
-import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import field
@@ -14,6 +13,7 @@ from typing import Annotated, Any, TypeVar, cast, dataclass_transform
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from nscl.messages import refused
 from nscl.results.errors import FormatError
 
 T = TypeVar("T")
@@ -70,9 +70,8 @@ def validation_message(problem: ValidationError) -> str:
     unknown = sorted(str(e["loc"][-1]) for e in errors if e["type"] in UNKNOWN)
     if unknown:
         return f" has fields that nscl does not know: {', '.join(unknown)}"
-    first = errors[0]
-    name = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "value_error":
-        return f": {name}: {first['ctx']['error']}"
-    rule = re.sub(r"^\w+ should ", "must ", first["msg"])
-    return f": {name} {rule}, got {reprlib.repr(first['input'])}"
+    place, must, value = refused(errors)
+    name = ".".join(str(part) for part in place)
+    if errors[0]["type"] == "value_error":
+        return f": {name}: {must}"
+    return f": {name} {must}, got {reprlib.repr(value)}"

@@ -4,6 +4,13 @@ from collections.abc import Iterable
 
 from nscl.results.records.result import Result
 
+AT_CHANCE = "no better than chance once learned"  # how a remark on tasks not learned begins
+
+
+def has_unlearned_tasks(result: Result) -> bool:
+    """Whether a task was not learned: what was never known cannot be forgotten."""
+    return any(remark.startswith(AT_CHANCE) for remark in result.remarks)
+
 
 def remarks(results: Iterable[Result]) -> tuple[str, ...]:
     """Every note and remark once: which further images were used, which task was not learned."""

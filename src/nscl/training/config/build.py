@@ -11,6 +11,7 @@ from nscl.training.config.inputs import check_kind, with_tokenizer
 from nscl.training.config.layers import merge, read_toml
 from nscl.training.config.presets import default_preset, newest, preset
 from nscl.training.config.schema import ConfigError, ResolvedMethod, RunConfig
+from nscl.training.config.short_names import with_full_names
 from nscl.training.config.validation import validated
 
 if TYPE_CHECKING:
@@ -22,13 +23,15 @@ def build_config(
 ) -> RunConfig:
     """Merge preset, TOML file and the given settings, and validate the method's own options too.
 
-    ``nscl run`` does the same. A ``RunConfig`` made by hand takes no values from a preset.
+    ``nscl run`` does the same. Settings that are typed often have short names, as there: ``lr`` for
+    ``optim.lr``. A ``RunConfig`` made by hand takes no values from a preset.
 
     >>> config = build_config("split-digits-5", {"method": "finetune", "optim": {"epochs": 2}})
     >>> config.preset, config.model.name, config.optim.epochs
     ('quick', 'mlp', 2)
     """
-    settings = merge(read_toml(file) if file else {}, given)
+    written = with_full_names(read_toml(file)) if file else {}
+    settings = merge(written, with_full_names(given))
     settings.pop("benchmark", None)
     method = str(settings.get("method", "adam-nscl"))
     name = newest(str(settings.get("preset", default_preset(benchmark))), benchmark)

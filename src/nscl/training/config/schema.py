@@ -5,14 +5,24 @@ are what ``--help`` shows. What describes the experiment is hashed into the run'
 runs (folders, device, threads) and its label are recorded but do not change the name.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
-from nscl.errors import NsclError
 from nscl.results import recorded_preset, run_name
+from nscl.training.config.errors import ConfigError as ConfigError
+from nscl.training.config.short_names import with_full_names
 from nscl.training.tracking.tracker import TrackName
 
 if TYPE_CHECKING:
@@ -21,14 +31,12 @@ if TYPE_CHECKING:
 PresetName = Literal["paper", "official", "half", "cpu", "cpu-1", "cpu-2", "quick"]
 
 
-class ConfigError(NsclError, ValueError):
-    """A configuration that cannot be run: names the option, the value and what is allowed."""
-
-
 class Part(BaseModel):
     """A frozen part of the configuration that refuses unknown names."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 class Optim(Part):
@@ -205,6 +213,24 @@ class RunConfig(Part):
     nscl[wandb]."""
 
     _resolved: ResolvedMethod | None = PrivateAttr(None)
+
+    if not TYPE_CHECKING:  # type checkers know the fields' own types
+
+        def __init__(self, **values: Any) -> None:
+            from nscl.training.config.validation import wrong_option  # needs this module
+
+            try:
+                super().__init__(**values)
+            except ValidationError as problem:
+                raise ConfigError(wrong_option(problem, type(self))) from problem
+
+        # As pydantic marks its own: model_validate does not go this way.
+        __init__.__pydantic_base_init__ = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _full_names(cls, values: Any) -> Any:
+        return with_full_names(values) if isinstance(values, Mapping) else values
 
     @property
     def resolved(self) -> ResolvedMethod | None:

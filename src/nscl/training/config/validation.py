@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nscl.messages import did_you_mean
+from nscl.messages import did_you_mean, refused
 from nscl.training.config.schema import ConfigError
 
 if TYPE_CHECKING:
@@ -26,44 +26,34 @@ def validated(
     try:
         return kind.model_validate(values)
     except ValidationError as problem:
-        first = problem.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
         source = f"{file}: " if file else ""
-        if first["type"] == "extra_forbidden":
-            known = option_names(kind)
-            hint = did_you_mean(path, known, otherwise=f"; known: {', '.join(known)}")
-            raise ConfigError(f"{source}there is no option {where + path!r}{hint}") from problem
-        raise ConfigError(f"{source}option {where + path!r}: {_reason(first)}") from problem
+        raise ConfigError(f"{source}{wrong_option(problem, kind, where=where)}") from problem
+
+
+def wrong_option(problem: ValidationError, kind: type[BaseModel], *, where: str = "") -> str:
+    """The first wrong option in one line: why it is refused, or that there is none of that name."""
+    first = problem.errors()[0]
+    place, must, value = refused(problem.errors())
+    name = ".".join(str(part) for part in place)
+    if first["type"] == "extra_forbidden":
+        known = option_names(kind)
+        hint = did_you_mean(name, known, otherwise=f"; known: {', '.join(known)}")
+        return f"there is no option {where + name!r}{hint}"
+    return f"option {where + name!r}: {_reason(first, must, value)}" if place else must
 
 
 def wrong_value(problem: ValidationError) -> str:
     """The first wrong value in one line, its option as it is typed: ``--optim.later-lr``."""
-    first = problem.errors()[0]
-    parts = [part for part in first["loc"] if isinstance(part, str)]  # an index is not typed
-    return f"option --{'.'.join(parts).replace('_', '-')}: {_reason(first)}"
+    place, must, value = refused(problem.errors())
+    parts = [part for part in place if isinstance(part, str)]  # an index is not typed
+    name = ".".join(parts).replace("_", "-")
+    return f"option --{name}: {_reason(problem.errors()[0], must, value)}"
 
 
-# In place of the library's own words, by the beginning of its error types.
-_EXPECTED = {
-    "int_": "must be a whole number",
-    "float_": "must be a number",
-    "bool_": "must be true or false",
-    "string_type": "must be text",
-    "path_type": "must be a path",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "dict_type": "is a table of settings",
-    "model_": "is a table of settings",
-}
-
-
-def _reason(error: "ErrorDetails") -> str:
+def _reason(error: "ErrorDetails", must: str, value: Any) -> str:
     if error["type"] == "missing":
         return "is required"  # the input is all other values: too long to repeat
-    text = next((t for kind, t in _EXPECTED.items() if error["type"].startswith(kind)), None)
-    if text is None:
-        text = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    return f"{text[:1].lower()}{text[1:]}, not {error['input']!r}"
+    return f"{must}, not {value!r}"
 
 
 def option_names(kind: type[BaseModel], prefix: str = "") -> list[str]:

@@ -12,6 +12,7 @@ from nscl.methods.base import Phase
 from nscl.results import Result
 from nscl.training.checkpoint import Place
 from nscl.training.config.schema import RunConfig
+from nscl.training.display.notes import notes
 from nscl.training.display.tally import Tally
 
 
@@ -85,8 +86,8 @@ class Lines(Quiet):
         self._all, self._done = len(stream), place.task
         verb = "resuming" if place != Place() else "running"
         self._print(f"{verb} {config.method} on {config.benchmark}, {self._all} tasks, in {folder}")
-        if stream.note:
-            self._print(f"note: {stream.note}")
+        for note in notes(config, stream):
+            self._print(f"note: {note}")
 
     def epoch(self, record: dict[str, Any]) -> None:
         """One line per epoch."""

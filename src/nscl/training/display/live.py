@@ -17,6 +17,7 @@ from nscl.results import Result
 from nscl.training.checkpoint import Place
 from nscl.training.config.schema import RunConfig
 from nscl.training.display.display import Quiet
+from nscl.training.display.notes import notes
 from nscl.training.display.tally import Tally
 
 METHOD_FIGURES = {"free": "{:.0%} free", "drift": "old outputs moved by {:.2g}"}
@@ -46,8 +47,8 @@ class Live(Quiet):
         self.total, self.optim = len(stream), config.optim
         self.first_done = place.task + place.epoch / config.optim.epochs_of(place.task)
         self.console.print(f"[bold]{config.method}[/] on [bold]{config.benchmark}[/] → {folder}")
-        if stream.note:
-            self.console.print(f"[dim]{stream.note}[/]")
+        for note in notes(config, stream):
+            self.console.print(f"[dim]{escape(note)}[/]")
         self.overall = self.progress.add_task("all tasks", total=self.total, note="")
         self.current = self.progress.add_task("", total=1, note="")
         self.live = RichLive(self._view(), console=self.console, refresh_per_second=4)
