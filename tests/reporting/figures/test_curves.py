@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from nscl.metrics import AccuracyMatrix
 from nscl.reporting import Section, gather, sections
-from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
+from nscl.reporting.figures.charts.curves import acc_after_task, step_time, task_accuracy
+from nscl.reporting.figures.charts.losses import old_losses, training_loss
+from nscl.reporting.figures.charts.plane import acc_bwt
 from nscl.reporting.figures.style import laid_out, some_inks, styled
-from nscl.reporting.figures.trials import old_losses
 from tests.reporting.making import make_run
 
 
@@ -35,7 +36,9 @@ def test_bwt_has_round_numbers_on_its_axis(tmp_path: Path) -> None:
     assert steps == {10.0}
 
 
-@pytest.mark.parametrize("make", [acc_after_task, acc_bwt, task_accuracy, step_time, old_losses])
+@pytest.mark.parametrize(
+    "make", [acc_after_task, acc_bwt, task_accuracy, step_time, old_losses, training_loss]
+)
 def test_open_markers_keep_old_data(make: Callable[[Section], Figure], tmp_path: Path) -> None:
     make_run(tmp_path, "ewc", tracked=2)
     make_run(tmp_path, "gem", stores="data", tracked=2)

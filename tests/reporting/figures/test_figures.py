@@ -9,10 +9,10 @@ from matplotlib.text import Text
 
 from nscl.reporting import Section, gather, sections
 from nscl.reporting.figures import not_drawn, plans
-from nscl.reporting.figures.curves import acc_after_task, step_time, task_accuracy
+from nscl.reporting.figures.charts.curves import acc_after_task, step_time, task_accuracy
+from nscl.reporting.figures.charts.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.charts.spectrum import singular_values
 from nscl.reporting.figures.drawing import draw
-from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
-from nscl.reporting.figures.spectrum import singular_values
 from nscl.reporting.figures.style import laid_out, styled
 from tests.reporting.making import make_run
 
@@ -54,10 +54,10 @@ def test_unfinished_runs_are_marked(ablated: Section) -> None:
     with styled():
         figures = [make(ablated) for make in (acc_after_task, task_accuracy, step_time)]
         (title,) = [
-            title
+            text.get_text()
             for page in range(2)
-            for ax in accuracy_matrix(ablated, page).axes
-            if "unfinished" in (title := ax.get_title("left"))
+            for text in accuracy_matrix(ablated, page).findobj(Text)
+            if isinstance(text, Text) and "unfinished" in text.get_text()
         ]
     for figure in figures:
         texts = [text.get_text().replace("\n", " ") for text in figure.legends[0].get_texts()]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from nscl.reporting import gather, sections
+from nscl.reporting.figures.charts.losses import old_losses
+from nscl.reporting.figures.charts.sweeps import sweep
 from nscl.reporting.figures.style import laid_out, styled
-from nscl.reporting.figures.trials import old_losses, sweep
 from nscl.reporting.plot_data.sweeps import sweeps
 from tests.reporting.making import make_run
 

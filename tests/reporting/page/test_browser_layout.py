@@ -14,7 +14,9 @@ from PIL import Image
 
 from nscl.metrics import AccuracyMatrix
 from nscl.reporting import gather, sections
-from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.charts.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.sheets import SheetFigure
+from nscl.reporting.figures.style import styled
 from nscl.reporting.page.html import render
 from nscl.results import MetricsLog
 from nscl.results.records import spectra as spectra_file
@@ -184,10 +186,12 @@ def test_cells_are_rounded_as_in_the_figures(chromium: Any, tmp_path: Path) -> N
     spectra_file.write(made.spectra_path, freed)
     (section,) = sections(gather([tmp_path / "runs"]).runs)
     page = opened(chromium, tmp_path / "runs")
-    figures = {"matrix": accuracy_matrix(section), "free": layer_map(section.series[0], "free")}
+    with styled():
+        figures = {"matrix": accuracy_matrix(section), "free": layer_map(section.series[0], "free")}
     for key, figure in figures.items():
         cells = [t.text for t in find_all(page, f'[data-chart="{key}"] {NUMBER}')]
-        assert cells == [text.get_text() for text in figure.axes[0].texts]
+        assert isinstance(figure, SheetFigure)
+        assert cells == [text for text, _ in figure.stamps][: len(cells)]
     assert cells == ["0.13"] * 4 + ["0.12"] * 4
 
 
@@ -218,7 +222,12 @@ def test_paper_has_all_columns_the_legend_and_dark_letters(chromium: Any, tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "width", "dark"),
-    [("light", 1280, False), ("dark", 1280, True), ("narrow", 390, False)],
+    [
+        ("light", 1280, False),
+        ("dark", 1280, True),
+        ("narrow", 390, False),
+        ("narrow-dark", 390, True),
+    ],
 )
 def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -> None:
     screen(page, width, 900, dark=dark)
@@ -234,6 +243,26 @@ def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -
     with Image.open(folder / f"report-{name}.png") as image:
         assert image.width == width
         assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
+
+
+def test_a_table_that_scrolls_shows_it_on_a_phone(chromium: Any, tmp_path: Path) -> None:
+    for method in ("ewc", "gem"):
+        make_run(tmp_path / "runs", method)
+    page = opened(chromium, tmp_path / "runs", width=390)
+    table = find(page, ".wide")
+    assert page.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", table)
+
+    def edge() -> float:
+        """How dark the right edge of the table is, between its rows of text."""
+        table.screenshot(str(tmp_path / "table.png"))
+        with Image.open(tmp_path / "table.png") as image:
+            grey = np.asarray(image.convert("L"), dtype=float)
+        return float(255 - np.median(grey[:, -3:]))
+
+    shadow = edge()
+    page.execute_script("arguments[0].scrollLeft = 9999", table)
+    assert shadow > 20
+    wait(lambda: edge() < 5)  # nothing more to scroll to: no shadow
 
 
 def test_groups_keep_their_name_in_view_on_a_phone(chromium: Any, tmp_path: Path) -> None:

@@ -22,38 +22,51 @@ from nscl.reporting.page.charts.theme import (
     specification,
     visible,
 )
-from nscl.reporting.plot_data.cells import LIGHT, cell_text, decades, spread
+from nscl.reporting.plot_data.cells import LIGHT, cell_text, clipped, decades
 from nscl.reporting.plot_data.curves import mean_matrix
 from nscl.reporting.plot_data.spectral import layer_names, short_names, spectra, spectral_table
 from nscl.reporting.series import Section, Series
 
 DIGITS = 7  # significant digits of a cell's value
-WIDE_CELL = 30  # pixels from which a cell has room for its number
+# Pixels from which a cell has room for its number: "62" or "100", "0.13" or "4e-5".
+SHORT_NUMBER, LONG_NUMBER = 21, 30
+MOST_NUMBERED = 12  # tasks up to which cells have numbers; beyond, the pointer shows them
 LETTER = 6.6  # pixels, about
 
 
 def matrix_card(section: Section) -> Iterator[Card]:
     """Accuracy on each task after each task, mean over seeds."""
-    matrices = {series.marked: mean_matrix(series) for series in section.shown}
-    if not matrices:
+    if not section.shown:
         return
+    found = [accuracy_map(series.marked, mean_matrix(series)) for series in section.shown]
+    title = "Accuracy on each task after each task (%)"
+    yield Card("matrix", title, accuracy_maps(found, section), wide=True)
+
+
+def accuracy_map(label: str, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """One accuracy matrix as a row of data."""
+    names = [str(task + 1) for task in range(len(rows))]
+    return _map(label, rows, names, names, digits=0)
+
+
+def accuracy_maps(maps: list[dict[str, Any]], section: Section) -> dict[str, Any]:
+    """Accuracy matrices on the section's own scale of colours."""
     tasks = section.tasks
-    cell = 34 if tasks <= 8 else 24 if tasks <= 12 else 13
+    cell = 34 if tasks <= 8 else 24 if tasks <= MOST_NUMBERED else 13
     names = [str(task + 1) for task in range(tasks)]
-    maps = [_map(label, rows, names, names, digits=0) for label, rows in matrices.items()]
+    span = clipped(value for s in section.shown for row in mean_matrix(s) for value in row)
     look = _Look(
-        domain=spread(value for rows in matrices.values() for row in rows for value in row),
+        domain=(span.low, span.high),
+        ends=span.ends,
         cell=cell,
         height=round(cell * 0.8),
         x=("accuracy on task", names),
         y=("after task", names),
         value="format(datum.value, '.2f') + ' %'",
         name="accuracy",
-        legend_format="d",
-        numbers=cell >= WIDE_CELL,
+        numbers=SHORT_NUMBER if tasks <= MOST_NUMBERED else None,
     )
-    title = "Accuracy on each task after each task (%)"
-    yield Card("matrix", title, _maps(maps, look), wide=True)
+    return _maps(maps, look)
 
 
 def layer_cards(section: Section) -> Iterator[Card]:
@@ -85,8 +98,8 @@ def layer_cards(section: Section) -> Iterator[Card]:
             y=(None, list(dict.fromkeys(name for each in maps for name in each["row"]))),
             value="format(datum.value, '.3~g')",
             name="R" if log else "free",
-            legend_format=".1e" if log else "~g",
-            numbers=wide,
+            ends=tuple(f"{value:.1e}" if log else f"{value:g}" for value in domain),
+            numbers=LONG_NUMBER if wide else None,
         )
         yield Card(key, title, _maps(maps, look), wide=True)
 
@@ -133,8 +146,8 @@ class _Look:
     y: tuple[str | None, Sequence[str]]
     value: str  # expression of a cell's value as text
     name: str  # what a cell shows
-    legend_format: str
-    numbers: bool  # whether cells have numbers in them
+    ends: tuple[str, ...]  # of the legend, as texts
+    numbers: int | None  # pixels from which a cell has its number in it; None without numbers
     log: bool = False
 
     @property
@@ -176,7 +189,7 @@ def _layers(look: _Look) -> list[alt.Chart]:
         x=alt.X("column:O", title=x_title, sort=list(columns), axis=_labels()),
         y=alt.Y("row:O", title=y_title, sort=list(rows), axis=_labels()),
     )
-    legend = _bar(look.domain, look.legend_format)
+    legend = _bar(look.domain, look.ends)
     squares = cells.mark_rect(stroke="var(--ground)", strokeWidth=1).encode(
         color=alt.Color("shade:Q", scale=_shades(look.domain, log=look.log), legend=legend),
         tooltip=[
@@ -186,7 +199,7 @@ def _layers(look: _Look) -> list[alt.Chart]:
             alt.Tooltip("shown:N", title=look.name),
         ],
     )
-    return [squares, *([_numbers(cells, look.domain, log=look.log)] if look.numbers else [])]
+    return [squares, *([_numbers(cells, look)] if look.numbers else [])]
 
 
 def _cells(look: _Look) -> list[alt.Transform]:
@@ -214,23 +227,24 @@ def _shades(domain: tuple[float, float], *, log: bool) -> alt.Scale:
     )
 
 
-def _bar(domain: tuple[float, float], numbers: str) -> alt.Legend:
+def _bar(domain: tuple[float, float], ends: Sequence[str]) -> alt.Legend:
     """A bar of all colours, with the values at its ends."""
     return alt.Legend(
-        title=None, orient="top", direction="horizontal", gradientLength=140, format=numbers,
-        values=list(domain),
+        title=None, orient="top", direction="horizontal", gradientLength=140, values=list(domain),
+        labelExpr=f"datum.value > {domain[0]!r} ? '{ends[1]}' : '{ends[0]}'",
     )  # fmt: skip
 
 
-def _numbers(cells: alt.Chart, domain: tuple[float, float], *, log: bool) -> alt.Chart:
+def _numbers(cells: alt.Chart, look: _Look) -> alt.Chart:
     """Numbers in the cells, dark on light ones; none where the screen leaves them no room."""
+    low, high = look.domain
     place = (
-        f"log(datum.shade / {domain[0]!r}) / {math.log(domain[1] / domain[0])!r}"
-        if log
-        else f"(datum.shade - {domain[0]!r}) / {domain[1] - domain[0]!r}"
+        f"log(datum.shade / {low!r}) / {math.log(high / low)!r}"
+        if look.log
+        else f"(datum.shade - {low!r}) / {high - low!r}"
     )
     chart: alt.Chart = cells.mark_text(
-        fontSize=11, tooltip=None, opacity=alt.expr(f"cell >= {WIDE_CELL} ? 1 : 0")
+        fontSize=11, tooltip=None, opacity=alt.expr(f"cell >= {look.numbers} ? 1 : 0")
     ).encode(
         text=alt.Text("text:N"),
         color=alt.ColorValue("#fff", condition={"test": f"{place} > {LIGHT}", "value": "#000"}),
