@@ -12,6 +12,7 @@ from nscl.reporting.page.html import render
 from tests.reporting.browsing import (
     LINE,
     MAP,
+    NUMBER,
     POINT,
     drawn,
     find,
@@ -93,10 +94,11 @@ def test_names_in_the_plane_overlap_neither_each_other_nor_a_marker(many: Any, w
 
 def test_numbers_stand_in_the_cells_of_ten_tasks(many: Any) -> None:
     shown = many.execute_script(
-        "return [...document.querySelectorAll('[data-chart=matrix] .cell .mark-text text')]"
+        "return [...document.querySelectorAll(`[data-chart=matrix] ${arguments[0]}`)]"
         ".filter((t) => t.getAttribute('opacity') !== '0').map((t) => {"
         " const cell = t.closest('.cell').querySelector('.mark-rect path').getBoundingClientRect();"
-        " return t.getBoundingClientRect().width < cell.width; })"
+        " return t.getBoundingClientRect().width < cell.width; })",
+        NUMBER,
     )
     assert shown == [True] * len(METHODS) * 55
 

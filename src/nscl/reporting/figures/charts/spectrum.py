@@ -25,7 +25,7 @@ from nscl.reporting.series import Series
 MOST_LAYERS, MOST_TASKS = 6, 3
 MOST_POINTS = 300  # of a curve: more than the dots of a panel's width
 FLOOR = 1e-10  # relative; smaller values are rounding errors, and zero has no logarithm
-HEAD, ROW, FOOT = 0.35, 1.5, 0.55  # inches: above all panels, a panel with its texts, below all
+HEAD, ROW, FOOT = 0.35, 1.42, 0.55  # inches: above all panels, a panel with its texts, below all
 LEFT, BESIDE, ABOVE, BELOW = 0.75, 0.55, 0.36, 0.28  # inches around the axes of a panel
 FADED = "#bfdbeb"  # the colour of what is freed, at a quarter, on white
 
