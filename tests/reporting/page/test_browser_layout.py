@@ -66,8 +66,8 @@ def opened(chromium: Any, runs: Path, *, width: int = 1280) -> Any:
 def settled(page: Any) -> None:
     """Wait until charts have the width of their boxes."""
     misfits = (
-        "return [...document.querySelectorAll('.plot')].filter((box) => box.clientWidth + 1"
-        " < box.querySelector('svg.marks').getBoundingClientRect().width).length"
+        "return [...document.querySelectorAll('[data-chart] .plot')].filter((box) =>"
+        " box.clientWidth + 1 < box.querySelector('svg.marks').getBoundingClientRect().width).length"
     )
     wait(lambda: page.execute_script(misfits) == 0)
 

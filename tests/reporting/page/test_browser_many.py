@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium.webdriver.support.select import Select
 
 from nscl.reporting import gather, sections
 from nscl.reporting.page.html import render
@@ -104,6 +103,8 @@ def test_numbers_stand_in_the_cells_of_ten_tasks(many: Any) -> None:
 
 
 def choose_pair(page: Any, *labels: str) -> None:
+    from selenium.webdriver.support.select import Select
+
     for menu, label in zip(find_all(page, ".pair select"), labels, strict=True):
         Select(menu).select_by_visible_text(label)
 

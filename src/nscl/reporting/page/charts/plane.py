@@ -34,7 +34,7 @@ def plane_card(section: Section) -> Iterator[Card]:
         return
     styles = styles_of(section)
     x = alt.X(
-        "bwt:Q", title=BWT, scale=alt.Scale(zero=True, padding=24), axis=alt.Axis(tickCount=6)
+        "bwt:Q", title=BWT, scale=alt.Scale(zero=True, padding=44), axis=alt.Axis(tickCount=6)
     )
     y = alt.Y(
         "acc:Q", title=ACC, scale=alt.Scale(zero=False, padding=14), axis=alt.Axis(tickCount=5)
