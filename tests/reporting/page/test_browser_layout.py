@@ -4,7 +4,6 @@ Screenshots are written to the folder of the environment variable NSCL_SCREENSHO
 """
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nscl.metrics import AccuracyMatrix
 from nscl.reporting import gather, sections
-from nscl.reporting.figures.charts.matrices import accuracy_matrix, layer_map
-from nscl.reporting.figures.sheets import SheetFigure
-from nscl.reporting.figures.style import styled
 from nscl.reporting.page.html import render
 from nscl.results import MetricsLog
-from nscl.results.records import spectra as spectra_file
 from tests.reporting.browsing import (
     LINE,
     MAP,
-    NUMBER,
     drawn,
     find,
     find_all,
@@ -66,8 +59,8 @@ def opened(chromium: Any, runs: Path, *, width: int = 1280) -> Any:
 def settled(page: Any) -> None:
     """Wait until charts have the width of their boxes."""
     misfits = (
-        "return [...document.querySelectorAll('[data-chart] .plot')].filter((box) =>"
-        " box.clientWidth + 1 < box.querySelector('svg.marks').getBoundingClientRect().width).length"
+        "return [...document.querySelectorAll('[data-chart] .plot')].filter((box) => "
+        "box.clientWidth + 1 < box.querySelector('svg.marks').getBoundingClientRect().width).length"
     )
     wait(lambda: page.execute_script(misfits) == 0)
 
@@ -170,29 +163,6 @@ def test_the_legend_stays_with_the_charts(chromium: Any, tmp_path: Path) -> None
     assert charts[0] < legend[1]
     legend, runs = page.execute_script(places, ".runs")
     assert legend[1] <= runs[0]
-
-
-def test_cells_are_rounded_as_in_the_figures(chromium: Any, tmp_path: Path) -> None:
-    """Halves, all but halves, next to nothing; an eighth of the directions and nearly one."""
-    made = make_run(tmp_path / "runs", "adam-nscl", tasks=4, layers={"a": 8, "b": 10_000})
-    rows = [[62.5], [63.5, 62.4996], [0.4, 0.0, 100.0], [1.0, 61.5, 0.5, 99.4951]]
-    shown = replace(made.result(), accuracy=AccuracyMatrix(rows))
-    made.result_path.unlink()
-    made.write_result(shown)
-    freed = spectra_file.read(made.spectra_path)
-    for layers in freed.values():
-        layers["a"]["weights"][:] = np.arange(8) < 1
-        layers["b"]["weights"][:] = np.arange(10_000) < 1246
-    spectra_file.write(made.spectra_path, freed)
-    (section,) = sections(gather([tmp_path / "runs"]).runs)
-    page = opened(chromium, tmp_path / "runs")
-    with styled():
-        figures = {"matrix": accuracy_matrix(section), "free": layer_map(section.series[0], "free")}
-    for key, figure in figures.items():
-        cells = [t.text for t in find_all(page, f'[data-chart="{key}"] {NUMBER}')]
-        assert isinstance(figure, SheetFigure)
-        assert cells == [text for text, _ in figure.stamps][: len(cells)]
-    assert cells == ["0.13"] * 4 + ["0.12"] * 4
 
 
 def test_lines_of_a_sweep_are_distinct(chromium: Any, tmp_path: Path) -> None:

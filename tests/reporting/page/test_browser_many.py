@@ -1,13 +1,20 @@
-"""The page of many methods in a real Chromium: a few curves at first, names in the plane, pairs."""
+"""The charts of the page in a real Chromium: few curves of many, names, numbers in cells, pairs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from nscl.metrics import AccuracyMatrix
 from nscl.reporting import gather, sections
+from nscl.reporting.figures.charts.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.sheets import SheetFigure
+from nscl.reporting.figures.style import styled
 from nscl.reporting.page.html import render
+from nscl.results.records import spectra as spectra_file
 from tests.reporting.browsing import (
     LINE,
     MAP,
@@ -35,14 +42,19 @@ def many(chromium: Any, tmp_path: Path) -> Iterator[Any]:
         stores = "data" if "g" in method else "nothing"
         make_run(tmp_path / "runs", method, stores=stores, tasks=10, alpha=len(method))
     make_run(tmp_path / "runs", "finetune", seed=1, tasks=10, alpha=8)
-    file = tmp_path / "page.html"
-    file.write_text(render(sections(gather([tmp_path / "runs"]).runs)))
+    yield shown(chromium, tmp_path)
+    assert chromium.get_log("browser") == []
+
+
+def shown(chromium: Any, folder: Path) -> Any:
+    """The page of the runs in a folder, as at the first visit."""
+    file = folder / "page.html"
+    file.write_text(render(sections(gather([folder / "runs"]).runs)))
     screen(chromium, 1280, 900)
     chromium.get(file.as_uri())
     chromium.execute_script("sessionStorage.clear()")
     chromium.get(file.as_uri())
-    yield drawn(chromium)
-    assert chromium.get_log("browser") == []
+    return drawn(chromium)
 
 
 def test_curves_begin_with_the_best_and_the_worst(many: Any) -> None:
@@ -92,14 +104,37 @@ def test_names_in_the_plane_overlap_neither_each_other_nor_a_marker(many: Any, w
 
 
 def test_numbers_stand_in_the_cells_of_ten_tasks(many: Any) -> None:
-    shown = many.execute_script(
+    fits = many.execute_script(
         "return [...document.querySelectorAll(`[data-chart=matrix] ${arguments[0]}`)]"
         ".filter((t) => t.getAttribute('opacity') !== '0').map((t) => {"
         " const cell = t.closest('.cell').querySelector('.mark-rect path').getBoundingClientRect();"
         " return t.getBoundingClientRect().width < cell.width; })",
         NUMBER,
     )
-    assert shown == [True] * len(METHODS) * 55
+    assert fits == [True] * len(METHODS) * 55
+
+
+def test_cells_are_rounded_as_in_the_figures(chromium: Any, tmp_path: Path) -> None:
+    """Halves, all but halves, next to nothing; an eighth of the directions and nearly one."""
+    made = make_run(tmp_path / "runs", "adam-nscl", tasks=4, layers={"a": 8, "b": 10_000})
+    rows = [[62.5], [63.5, 62.4996], [0.4, 0.0, 100.0], [1.0, 61.5, 0.5, 99.4951]]
+    rounded = replace(made.result(), accuracy=AccuracyMatrix(rows))
+    made.result_path.unlink()
+    made.write_result(rounded)
+    freed = spectra_file.read(made.spectra_path)
+    for layers in freed.values():
+        layers["a"]["weights"][:] = np.arange(8) < 1
+        layers["b"]["weights"][:] = np.arange(10_000) < 1246
+    spectra_file.write(made.spectra_path, freed)
+    (section,) = sections(gather([tmp_path / "runs"]).runs)
+    page = shown(chromium, tmp_path)
+    with styled():
+        figures = {"matrix": accuracy_matrix(section), "free": layer_map(section.series[0], "free")}
+    for key, figure in figures.items():
+        cells = [t.text for t in find_all(page, f'[data-chart="{key}"] {NUMBER}')]
+        assert isinstance(figure, SheetFigure)
+        assert cells == [text for text, _ in figure.stamps][: len(cells)]
+    assert cells == ["0.13"] * 4 + ["0.12"] * 4
 
 
 def choose_pair(page: Any, *labels: str) -> None:

@@ -7,9 +7,9 @@ from altair.utils.schemapi import debug_mode
 
 from nscl.reporting.page.charts.curves import acc_card, sweep_cards, task_card, time_card
 from nscl.reporting.page.charts.losses import loss_card, training_card
-from nscl.reporting.page.charts.maps import layer_cards, matrix_card
+from nscl.reporting.page.charts.maps import matrix_card
 from nscl.reporting.page.charts.plane import plane_card
-from nscl.reporting.page.charts.spectrum import spectrum_card
+from nscl.reporting.page.charts.spectrum import layer_cards, spectrum_card
 from nscl.reporting.page.charts.theme import SHAPES, Card, dash_pixels, styles_of
 from nscl.reporting.plot_data.selection import standing_out
 from nscl.reporting.plot_styles import first_styles

@@ -1,4 +1,4 @@
-"""Heat maps, one per series: accuracy on each task, R and free directions per layer.
+"""Heat maps, one per series; those of accuracy on each task after each task.
 
 The page's script chooses how wide a cell is and how many maps stand side by side, from the width
 of the screen and the sizes in ``usermeta``.
@@ -12,7 +12,6 @@ from typing import Any
 
 import altair as alt
 
-from nscl.reporting.errors import NoFigureDataError
 from nscl.reporting.page.charts.theme import (
     ROWS,
     Card,
@@ -22,10 +21,9 @@ from nscl.reporting.page.charts.theme import (
     specification,
     visible,
 )
-from nscl.reporting.plot_data.cells import LIGHT, cell_text, clipped, decades
+from nscl.reporting.plot_data.cells import LIGHT, cell_text, clipped
 from nscl.reporting.plot_data.curves import mean_matrix
-from nscl.reporting.plot_data.spectral import layer_names, short_names, spectra, spectral_table
-from nscl.reporting.series import Section, Series
+from nscl.reporting.series import Section
 
 DIGITS = 7  # significant digits of a cell's value
 # Pixels from which a cell has room for its number: "62" or "100", "0.13" or "4e-5".
@@ -46,7 +44,7 @@ def matrix_card(section: Section) -> Iterator[Card]:
 def accuracy_map(label: str, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
     """One accuracy matrix as a row of data."""
     names = [str(task + 1) for task in range(len(rows))]
-    return _map(label, rows, names, names, digits=0)
+    return heat_map(label, rows, names, names, digits=0)
 
 
 def accuracy_maps(maps: list[dict[str, Any]], section: Section) -> dict[str, Any]:
@@ -55,7 +53,7 @@ def accuracy_maps(maps: list[dict[str, Any]], section: Section) -> dict[str, Any
     cell = 34 if tasks <= 8 else 24 if tasks <= MOST_NUMBERED else 13
     names = [str(task + 1) for task in range(tasks)]
     span = clipped(value for s in section.shown for row in mean_matrix(s) for value in row)
-    look = _Look(
+    look = Look(
         domain=(span.low, span.high),
         ends=span.ends,
         cell=cell,
@@ -66,52 +64,10 @@ def accuracy_maps(maps: list[dict[str, Any]], section: Section) -> dict[str, Any
         name="accuracy",
         numbers=SHORT_NUMBER if tasks <= MOST_NUMBERED else None,
     )
-    return _maps(maps, look)
+    return heat_maps(maps, look)
 
 
-def layer_cards(section: Section) -> Iterator[Card]:
-    """R and the share of free directions, per layer and task."""
-    found = [(series, tasks) for series in section.shown if (tasks := _spectra(series))]
-    if not found:
-        return
-    shares = [v for _, tasks in found for row in spectral_table(tasks, "share") for v in row if v]
-    for key, title, domain, log in (
-        ("share", "R: energy of old inputs in freed directions, per layer and task",
-         decades(shares), True),
-        ("free", "Free directions, share of each layer", (0.0, 1.0), False),
-    ):  # fmt: skip
-        maps = [
-            _map(
-                series.marked, spectral_table(tasks, key), short_names(layer_names(tasks)),
-                [str(task + 1) for task in tasks], digits=2,
-            )
-            for series, tasks in found
-        ]  # fmt: skip
-        columns = sorted({int(task) for each in maps for task in each["column"]})
-        wide = len(columns) <= 12
-        look = _Look(
-            domain=domain,
-            log=log,
-            cell=44 if wide else 16,
-            height=22,
-            x=("after task", [str(task) for task in columns]),
-            y=(None, list(dict.fromkeys(name for each in maps for name in each["row"]))),
-            value="format(datum.value, '.3~g')",
-            name="R" if log else "free",
-            ends=tuple(f"{value:.1e}" if log else f"{value:g}" for value in domain),
-            numbers=LONG_NUMBER if wide else None,
-        )
-        yield Card(key, title, _maps(maps, look), wide=True)
-
-
-def _spectra(series: Series) -> dict[int, Any] | None:
-    try:
-        return spectra(series)[1]
-    except NoFigureDataError:
-        return None
-
-
-def _map(
+def heat_map(
     label: str,
     values: Sequence[Sequence[float | None]],
     row_names: Sequence[str],
@@ -136,7 +92,7 @@ def _map(
 
 
 @dataclass(frozen=True)
-class _Look:
+class Look:
     """What all maps of a card have in common."""
 
     domain: tuple[float, float]
@@ -161,7 +117,8 @@ class _Look:
         return self.cell * len(self.x[1])
 
 
-def _maps(maps: list[dict[str, Any]], look: _Look) -> dict[str, Any]:
+def heat_maps(maps: list[dict[str, Any]], look: Look) -> dict[str, Any]:
+    """The specification of all maps of a card."""
     titles = _titles([each["series"] for each in maps], (look.beside + look.width) / LETTER)
     for each, title in zip(maps, titles, strict=True):
         each["title"] = title
@@ -182,7 +139,7 @@ def _maps(maps: list[dict[str, Any]], look: _Look) -> dict[str, Any]:
     return {**spec, "usermeta": sizes}
 
 
-def _layers(look: _Look) -> list[alt.Chart]:
+def _layers(look: Look) -> list[alt.Chart]:
     """Coloured squares, and numbers in them where these are wanted."""
     (x_title, columns), (y_title, rows) = look.x, look.y
     cells = chart_of_rows().encode(
@@ -202,7 +159,7 @@ def _layers(look: _Look) -> list[alt.Chart]:
     return [squares, *([_numbers(cells, look)] if look.numbers else [])]
 
 
-def _cells(look: _Look) -> list[alt.Transform]:
+def _cells(look: Look) -> list[alt.Transform]:
     """From a row of data per map to a row per cell."""
     lists = ["row", "column", "value", *(["text"] if look.numbers else [])]
     return [
@@ -235,7 +192,7 @@ def _bar(domain: tuple[float, float], ends: Sequence[str]) -> alt.Legend:
     )  # fmt: skip
 
 
-def _numbers(cells: alt.Chart, look: _Look) -> alt.Chart:
+def _numbers(cells: alt.Chart, look: Look) -> alt.Chart:
     """Numbers in the cells, dark on light ones; none where the screen leaves them no room."""
     low, high = look.domain
     place = (
