@@ -76,3 +76,13 @@ def test_up_to_eight_series_are_all_coloured(tmp_path: Path) -> None:
     with styled():
         figure = acc_after_task(section, standing_out(section))
     assert len(figure.legends[0].get_texts()) == 8
+
+
+def test_the_few_with_data_of_a_kind_are_all_coloured(tmp_path: Path) -> None:
+    for i in range(10):
+        make_run(tmp_path, f"method-{'x' * i}", tracked=2 if i in (4, 5) else 0)
+    (section,) = sections(gather([tmp_path]).runs)
+    with styled():
+        figure = old_losses(section, standing_out(section))
+    assert len(figure.legends[0].get_texts()) == 2
+    assert not [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from nscl.metrics import Summary
 from nscl.reporting.errors import NoFigureDataError
-from nscl.reporting.figures.style import Ink, curve, inks
+from nscl.reporting.figures.style import FEW, Ink, curve, inks
 from nscl.reporting.series import Section, Series
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Crowd(Generic[T]):
         shown = [(Line2D([], [], **m.ink.line), m.label) for m in self.members if m.stands_out]
         rest = len(self.members) - len(shown)
         grey = Line2D([], [], color=THIN, linewidth=THINNESS)
-        return [*shown, *([(grey, f"{rest} others")] if rest else [])]
+        return [*shown, *([(grey, "1 other" if rest == 1 else f"{rest} others")] if rest else [])]
 
 
 def crowd(
@@ -79,6 +79,8 @@ def crowd(
             members.append(Member(series.marked, ink, stands_out, view(series)))
         except NoFigureDataError as problem:
             reason = str(problem)
+    if len(members) <= FEW:  # of many series few may have this kind of data
+        members = [replace(member, stands_out=True) for member in members]
     return Crowd(members), reason
 
 
