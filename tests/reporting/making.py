@@ -32,7 +32,11 @@ def matrix(method: str, seed: int, tasks: int = TASKS) -> AccuracyMatrix:
     loss = 12.0 if method == "finetune" else 1.0 + len(method) % 3
     rng = np.random.default_rng([seed, len(method)])
     noise = rng.uniform(0, 2, (tasks, tasks))
-    rows = [[96 - noise[i, j] - loss * (i - j) for j in range(i + 1)] for i in range(tasks)]
+    forgot = [[loss * (i - j) for j in range(i + 1)] for i in range(tasks)]
+    rows = [
+        [96 - noise[i, j] - min(each, 90.0) for j, each in enumerate(row)]
+        for i, row in enumerate(forgot)
+    ]
     return AccuracyMatrix(rows)
 
 

@@ -17,8 +17,8 @@ from nscl.results.records import spectra as spectra_file
 from tests.reporting.making import make_run
 
 FIGURES = {
-    "accuracy-matrix", "acc-after-task", "task-accuracy", "acc-bwt", "step-time", "old-losses",
-    "sweep-adam-nscl-a",
+    "accuracy-matrix", "acc-after-task", "task-accuracy", "acc-bwt", "training-loss", "step-time",
+    "old-losses", "sweep-adam-nscl-a",
     *(f"{kind}-1-adam-nscl-a-10" for kind in SPECTRAL),
 }  # fmt: skip
 
@@ -32,7 +32,7 @@ def test_every_figure_in_two_formats(written: Written) -> None:
         assert ET.parse(file).getroot().tag.endswith("svg")
     for file in (folder / "figures").glob("*.png"):
         with Image.open(file) as image:
-            assert image.width >= 600  # a paper column at 200 dots per inch
+            assert image.width >= 600  # a paper column at 180 dots per inch
             assert len(image.convert("L").resize((60, 60)).getcolors(256) or []) > 4
 
 

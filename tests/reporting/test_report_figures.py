@@ -38,7 +38,7 @@ def test_a_second_report_of_the_same_runs_draws_nothing(tmp_path: Path, drawn: l
     run = make_run(tmp_path / "runs", "adam-nscl", tasks=1, layers=LAYERS)
     first = write_report([run.path], tmp_path / "report")
     before = contents(first)
-    assert len(drawn) == 6
+    assert len(drawn) == 7
     drawn.clear()
     second = write_report([run.path], tmp_path / "report")
     assert drawn == []
@@ -67,7 +67,7 @@ def test_a_changed_run_redraws_only_its_figures(tmp_path: Path, drawn: list[str]
     changed.write_result(result(changed, matrix("adam-nscl", 7, 1), "nothing"))
     write_report([tmp_path / "runs"], tmp_path / "report")
     # Of its own section only, and no spectra.
-    assert drawn == ["accuracy-matrix", "acc-bwt", "step-time"]
+    assert drawn == ["accuracy-matrix", "acc-bwt", "training-loss", "step-time"]
 
 
 def test_an_open_marker_is_a_change(tmp_path: Path, drawn: list[str]) -> None:
@@ -88,7 +88,7 @@ def test_a_new_epoch_changes_only_what_shows_epochs(tmp_path: Path, drawn: list[
     with run.metrics_path.open("a") as file:
         file.write(json.dumps(record | {"steps": 70, "seconds": 1.5}) + "\n")
     write_report([run.path], tmp_path / "report")
-    assert drawn == ["step-time"]
+    assert drawn == ["training-loss", "step-time"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_matplotlib_is_imported_only_to_draw(tmp_path: Path) -> None:
         "import sys\n"
         "from nscl.reporting import write_report\n"
         f"runs, out = [{str(run.path)!r}], {str(tmp_path / 'report')!r}\n"
-        "assert len(write_report(runs, out, processes=2).kept) == 6\n"
+        "assert len(write_report(runs, out, processes=2).kept) == 8\n"
         "write_report(runs, out, figures='none')\n"
         "assert 'matplotlib' not in sys.modules"
     )

@@ -12,6 +12,7 @@ from nscl.reporting.folder import ReportFolder
 from nscl.reporting.gather import FoundRuns, gather
 from nscl.reporting.page.html import render
 from nscl.reporting.plot_data.missing import LeftOut, left_out
+from nscl.reporting.plot_data.selection import check_names
 from nscl.reporting.series import Section, sections
 from nscl.reporting.tables.formats import csv_runs, csv_tables, markdown
 from nscl.reporting.tables.latex import latex
@@ -41,6 +42,7 @@ def write_report(
     *,
     figures: Figures = "all",
     processes: int = 1,
+    highlight: Sequence[str] = (),
 ) -> Written:
     """Write the report of the runs under ``paths`` into the folder ``out``.
 
@@ -56,6 +58,9 @@ def write_report(
     processes
         How many processes draw at most. With more than one, a script must begin with
         ``if __name__ == "__main__":``, as with all of Python's processes.
+    highlight
+        Rows or methods whose curves stand out where there are more than eight, besides the best and
+        the worst.
 
     >>> write_report(["runs"], "report").page  # doctest: +SKIP
     PosixPath('report/report.html')
@@ -66,15 +71,18 @@ def write_report(
     found = gather(paths)
     if not found.runs:
         raise ReportError(_nothing(paths, found))
-    folder = ReportFolder(out)
     parts = sections(found.runs)
+    check_names(highlight, parts)
+    folder = ReportFolder(out)
     files = []
     for name, data in _tables(parts, found):
         folder.write(name, data)
         files.append(name)
-    drawn = _draw(folder, parts, _KINDS[figures], processes)
+    drawn = _draw(folder, parts, _KINDS[figures], processes, highlight)
     missing = {s.title: [item for title, item in drawn.left_out if title == s.title] for s in parts}
-    folder.write("report.html", render(parts, missing=missing, skipped=found.skipped))
+    folder.write(
+        "report.html", render(parts, missing=missing, skipped=found.skipped, highlight=highlight)
+    )
     folder.finish()
     return Written(
         page=folder.path / "report.html",
@@ -120,14 +128,15 @@ class _Wanted:
 
 
 def _draw(
-    folder: ReportFolder, parts: Sequence[Section], kinds: Sequence[str], processes: int
-) -> _Drawn:
+    folder: ReportFolder, parts: Sequence[Section], kinds: Sequence[str], processes: int,
+    highlight: Sequence[str],
+) -> _Drawn:  # fmt: skip
     """Draw and write the figures of all sections that are not there already."""
     drawn = _Drawn()
     wanted = [
         each
         for section, name in zip(parts, _names(parts), strict=True)
-        for each in _wanted(folder, section, f"figures/{name}-", kinds, drawn)
+        for each in _wanted(folder, section, f"figures/{name}-", kinds, drawn, highlight)
     ]
     results = rendered([each.job for each in wanted], processes=processes)
     for each, result in zip(wanted, results, strict=True):
@@ -141,14 +150,15 @@ def _draw(
 
 
 def _wanted(
-    folder: ReportFolder, section: Section, prefix: str, kinds: Sequence[str], drawn: _Drawn
-) -> Iterator[_Wanted]:
+    folder: ReportFolder, section: Section, prefix: str, kinds: Sequence[str], drawn: _Drawn,
+    highlight: Sequence[str],
+) -> Iterator[_Wanted]:  # fmt: skip
     """The figures of a section to be drawn, each in the formats that cannot be kept."""
     absent = left_out(section)
     missing = {each.name for each in absent}
     others = not_drawn(section, missing) if kinds else [_NOT_WANTED]
     drawn.left_out.extend((section.title, each) for each in (*absent, *others))
-    for plan in plans(section, missing) if kinds else ():
+    for plan in plans(section, missing, highlight) if kinds else ():
         path, shows = f"{prefix}{plan.name}", figure_digest(plan)
         kept = [kind for kind in kinds if folder.keep(f"{path}.{kind}", shows)]
         drawn.kept.extend(f"{path}.{kind}" for kind in kept)

@@ -28,3 +28,13 @@ def ablated(tmp_path_factory: pytest.TempPathFactory) -> Section:
     make_run(root, "adam-nscl", finished=False, tasks=3, switch=24, plain=False)
     (section,) = sections(gather([root]).runs)
     return section
+
+
+@pytest.fixture(scope="session")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Section:
+    root = tmp_path_factory.mktemp("many")
+    for i in range(12):
+        method = f"method-{'x' * i}"
+        make_run(root, method, stores="data" if i % 3 == 0 else "nothing", tracked=2)
+    (section,) = sections(gather([root]).runs)
+    return section

@@ -10,11 +10,11 @@ from matplotlib.text import Text
 
 from nscl.reporting import Section
 from nscl.reporting.figures import plans
-from nscl.reporting.figures.curves import acc_after_task, step_time, task_accuracy
+from nscl.reporting.figures.charts.curves import acc_after_task, step_time, task_accuracy
+from nscl.reporting.figures.charts.matrices import accuracy_matrix, layer_map
+from nscl.reporting.figures.charts.spectrum import singular_values
 from nscl.reporting.figures.drawing import draw, render
-from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.figures.plans import Plan
-from nscl.reporting.figures.spectrum import singular_values
 from nscl.reporting.figures.style import laid_out, styled
 from nscl.reporting.plot_data.missing import LeftOut
 
@@ -56,10 +56,10 @@ def test_unfinished_runs_are_marked(ablated: Section) -> None:
     with styled():
         figures = [make(ablated) for make in (acc_after_task, task_accuracy, step_time)]
         (title,) = [
-            title
+            text.get_text()
             for page in range(2)
-            for ax in accuracy_matrix(ablated, page).axes
-            if "unfinished" in (title := ax.get_title("left"))
+            for text in accuracy_matrix(ablated, page).findobj(Text)
+            if isinstance(text, Text) and "unfinished" in text.get_text()
         ]
     for figure in figures:
         texts = [text.get_text().replace("\n", " ") for text in figure.legends[0].get_texts()]

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from nscl.metrics import Summary
 from nscl.reporting import Section
-from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
-from nscl.reporting.figures.style import curve, laid_out, legend, some_inks, styled
+from nscl.reporting.figures.charts.curves import acc_after_task, step_time, task_accuracy
+from nscl.reporting.figures.charts.plane import acc_bwt
+from nscl.reporting.figures.style import curve, handles_of, laid_out, legend, some_inks, styled
 
 
 @pytest.mark.parametrize("make", [acc_after_task, acc_bwt, task_accuracy, step_time])
@@ -37,7 +38,7 @@ def test_a_legend_of_too_many_says_how_many_more() -> None:
         ax = figure.add_subplot()
         for i in range(60):
             ax.plot([0, 1], [i, i], label=f"series {i}")
-        legend(figure, ax)
+        legend(figure, handles_of(ax))
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert len(texts) == 48
     assert texts[-2:] == ["series 46", "and 13 more"]

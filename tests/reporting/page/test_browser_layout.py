@@ -4,7 +4,6 @@ Screenshots are written to the folder of the environment variable NSCL_SCREENSHO
 """
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nscl.metrics import AccuracyMatrix
 from nscl.reporting import gather, sections
-from nscl.reporting.figures.matrices import accuracy_matrix, layer_map
 from nscl.reporting.page.html import render
 from nscl.results import MetricsLog
-from nscl.results.records import spectra as spectra_file
 from tests.reporting.browsing import (
     LINE,
     MAP,
-    NUMBER,
     drawn,
     find,
     find_all,
@@ -64,8 +59,8 @@ def opened(chromium: Any, runs: Path, *, width: int = 1280) -> Any:
 def settled(page: Any) -> None:
     """Wait until charts have the width of their boxes."""
     misfits = (
-        "return [...document.querySelectorAll('.plot')].filter((box) => box.clientWidth + 1"
-        " < box.querySelector('svg.marks').getBoundingClientRect().width).length"
+        "return [...document.querySelectorAll('[data-chart] .plot')].filter((box) => "
+        "box.clientWidth + 1 < box.querySelector('svg.marks').getBoundingClientRect().width).length"
     )
     wait(lambda: page.execute_script(misfits) == 0)
 
@@ -170,27 +165,6 @@ def test_the_legend_stays_with_the_charts(chromium: Any, tmp_path: Path) -> None
     assert legend[1] <= runs[0]
 
 
-def test_cells_are_rounded_as_in_the_figures(chromium: Any, tmp_path: Path) -> None:
-    """Halves, all but halves, next to nothing; an eighth of the directions and nearly one."""
-    made = make_run(tmp_path / "runs", "adam-nscl", tasks=4, layers={"a": 8, "b": 10_000})
-    rows = [[62.5], [63.5, 62.4996], [0.4, 0.0, 100.0], [1.0, 61.5, 0.5, 99.4951]]
-    shown = replace(made.result(), accuracy=AccuracyMatrix(rows))
-    made.result_path.unlink()
-    made.write_result(shown)
-    freed = spectra_file.read(made.spectra_path)
-    for layers in freed.values():
-        layers["a"]["weights"][:] = np.arange(8) < 1
-        layers["b"]["weights"][:] = np.arange(10_000) < 1246
-    spectra_file.write(made.spectra_path, freed)
-    (section,) = sections(gather([tmp_path / "runs"]).runs)
-    page = opened(chromium, tmp_path / "runs")
-    figures = {"matrix": accuracy_matrix(section), "free": layer_map(section.series[0], "free")}
-    for key, figure in figures.items():
-        cells = [t.text for t in find_all(page, f'[data-chart="{key}"] {NUMBER}')]
-        assert cells == [text.get_text() for text in figure.axes[0].texts]
-    assert cells == ["0.13"] * 4 + ["0.12"] * 4
-
-
 def test_lines_of_a_sweep_are_distinct(chromium: Any, tmp_path: Path) -> None:
     for norms in ("ewc", "freeze"):
         for a in (10.0, 20.0, 30.0) if norms == "freeze" else (10.0, 20.0, 30.0, 40.0):
@@ -218,7 +192,12 @@ def test_paper_has_all_columns_the_legend_and_dark_letters(chromium: Any, tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "width", "dark"),
-    [("light", 1280, False), ("dark", 1280, True), ("narrow", 390, False)],
+    [
+        ("light", 1280, False),
+        ("dark", 1280, True),
+        ("narrow", 390, False),
+        ("narrow-dark", 390, True),
+    ],
 )
 def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -> None:
     screen(page, width, 900, dark=dark)
@@ -234,6 +213,26 @@ def test_screens(page: Any, tmp_path: Path, name: str, width: int, dark: bool) -
     with Image.open(folder / f"report-{name}.png") as image:
         assert image.width == width
         assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
+
+
+def test_a_table_that_scrolls_shows_it_on_a_phone(chromium: Any, tmp_path: Path) -> None:
+    for method in ("ewc", "gem"):
+        make_run(tmp_path / "runs", method)
+    page = opened(chromium, tmp_path / "runs", width=390)
+    table = find(page, ".wide")
+    assert page.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", table)
+
+    def edge() -> float:
+        """How dark the right edge of the table is, between its rows of text."""
+        table.screenshot(str(tmp_path / "table.png"))
+        with Image.open(tmp_path / "table.png") as image:
+            grey = np.asarray(image.convert("L"), dtype=float)
+        return float(255 - np.median(grey[:, -3:]))
+
+    shadow = edge()
+    page.execute_script("arguments[0].scrollLeft = 9999", table)
+    assert shadow > 20
+    wait(lambda: edge() < 5)  # nothing more to scroll to: no shadow
 
 
 def test_groups_keep_their_name_in_view_on_a_phone(chromium: Any, tmp_path: Path) -> None:

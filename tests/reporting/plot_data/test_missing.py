@@ -14,6 +14,7 @@ def test_every_missing_figure_has_its_reason(tmp_path: Path, section: Section) -
     found = {figure.name: figure.reason for figure in left_out(alone)}
     assert "2 finished tasks" in found["acc-after-task"]
     assert "metrics.jsonl" in found["step-time"]
+    assert "metrics.jsonl" in found["training-loss"]
     assert "--track-old-losses 3" in found["old-losses"]
     assert "spectra.npz" in found["singular-values"]
     assert "accuracy-matrix" not in found

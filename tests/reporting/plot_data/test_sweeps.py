@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nscl.reporting import NoFigureDataError, Section, gather, sections
-from nscl.reporting.figures.trials import sweep as draw_sweep
+from nscl.reporting.figures.charts.sweeps import sweep as draw_sweep
 from nscl.reporting.page.charts.curves import sweep_cards
 from nscl.reporting.plot_data.sweeps import logarithmic, sweeps, together
 from tests.reporting.making import make_run

@@ -10,6 +10,7 @@ def report(
     *runs: Path,
     out: Path = Path("report"),
     figures: Literal["none", "svg", "all"] = "all",
+    highlight: tuple[str, ...] = (),
     quiet: bool = False,
 ) -> int:
     """Write tables, figures and one self-contained page about runs.
@@ -22,6 +23,9 @@ def report(
         The report's folder: new, empty, or an earlier report, which is replaced.
     figures
         Files of figures: none, svg, or all (SVG and PNG). Those that show the same as before stay.
+    highlight
+        Rows or methods whose curves stand out where there are more than eight, besides the best and
+        the worst. Once for each.
     quiet
         Show nothing but errors.
     """
@@ -30,7 +34,7 @@ def report(
 
     if not runs:
         raise ReportError("no runs: name their folder, as in nscl report runs")
-    written = write_report(runs, out, figures=figures, processes=_cores())
+    written = write_report(runs, out, figures=figures, processes=_cores(), highlight=highlight)
     for path, reason in written.skipped:
         print(f"nscl: skipped {path}: {reason}", file=sys.stderr)
     if not quiet:

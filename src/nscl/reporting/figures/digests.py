@@ -18,7 +18,7 @@ from nscl.reporting.gather import Run
 from nscl.reporting.plot_data.sweeps import Sweep
 from nscl.reporting.series import Section, Series
 
-_OF_EPOCHS = ("step_time", "old_losses")
+_OF_EPOCHS = ("step_time", "old_losses", "training_loss")
 _OF_SPECTRA = ("singular_values", "layer_map")
 
 

@@ -2,18 +2,27 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nscl.reporting.plot_data.missing import LeftOut, spectra_of, with_spectra
+from nscl.reporting.plot_data.selection import standing_out
 from nscl.reporting.plot_data.sweeps import sweeps, together
 from nscl.reporting.series import Section, Series
 from nscl.results import slug
 
 MOST_SPECTRA = 6  # series of a section of which spectra are drawn
-MOST_MATRICES = 20  # in one figure: five rows of four
-_OF_A_SECTION = ("acc_after_task", "task_accuracy", "acc_bwt", "step_time", "old_losses")
+MOST_NUMBERED = 12  # tasks up to which the cells of a matrix have numbers in them
+_CROWDED = ("acc_after_task", "task_accuracy", "training_loss", "step_time", "old_losses")
+_OF_A_SECTION = (
+    "acc_after_task",
+    "task_accuracy",
+    "acc_bwt",
+    "training_loss",
+    "step_time",
+    "old_losses",
+)
 
 
 @dataclass(frozen=True)
@@ -29,15 +38,19 @@ class Plan:
     arguments: tuple[Any, ...]
 
 
-def plans(section: Section, missing: set[str]) -> Iterator[Plan]:
-    """The plans of all figures that are not ``missing``."""
+def plans(section: Section, missing: set[str], highlight: Sequence[str] = ()) -> Iterator[Plan]:
+    """The plans of all figures that are not ``missing``.
+
+    ``highlight`` names rows or methods whose curves stand out where there are many.
+    """
+    standing = tuple(standing_out(section, highlight))
     for page in range(_matrix_pages(section) if "accuracy-matrix" not in missing else 0):
         tail = f"-{page + 1}" if page else ""
         yield Plan(f"accuracy-matrix{tail}", "accuracy_matrix", (section, page))
     for function in _OF_A_SECTION:
         name = function.replace("_", "-")
         if name not in missing:
-            yield Plan(name, function, (section,))
+            yield Plan(name, function, (section, standing) if function in _CROWDED else (section,))
     if "sweep" not in missing:
         for found in together(sweeps(section)):
             name = f"sweep-{slug(found[0].method)}-{slug(found[0].option)}"
@@ -58,9 +71,14 @@ def not_drawn(section: Section, missing: set[str]) -> Iterator[LeftOut]:
         yield LeftOut(f"singular-values of {rest} more series", reason)
 
 
+def matrices_of_a_page(tasks: int) -> int:
+    """How many accuracy matrices a page holds: numbers in many cells need wider ones."""
+    return 15 if 8 < tasks <= MOST_NUMBERED else 20
+
+
 def _matrix_pages(section: Section) -> int:
     """How many figures the accuracy matrices of a section make, none of them taller than a page."""
-    return math.ceil(len(section.shown) / MOST_MATRICES)
+    return math.ceil(len(section.shown) / matrices_of_a_page(section.tasks))
 
 
 def _readable(section: Section, missing: set[str]) -> list[Series]:

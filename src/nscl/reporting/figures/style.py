@@ -54,8 +54,8 @@ _RC: dict[str, Any] = {
     "lines.markersize": 4,
     "hatch.linewidth": 0.5,
     "svg.hashsalt": "nscl",
-    "figure.dpi": 200,  # as saved, so that texts are measured as they are drawn
-    "savefig.dpi": 200,
+    "figure.dpi": 180,  # as saved, so that texts are measured as they are drawn
+    "savefig.dpi": 180,
 }
 
 
@@ -112,16 +112,10 @@ def styled() -> Iterator[None]:
 
 
 def laid_out(figure: Figure) -> Figure:
-    """Find the places of all parts once and for all formats.
-
-    A second round changes places only where panels keep their shape, as heat maps of accuracies do:
-    they are smaller than their places then, and the titles above them have other heights.
-    """
+    """Find the places of all parts once and for all formats."""
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)  # draws nothing: half the time of a draw without rendering
-        if any(ax.get_aspect() != "auto" for ax in figure.axes if ax.images):
-            engine.execute(figure)
         figure.set_layout_engine(None)
     return figure
 
@@ -141,12 +135,6 @@ def columns_for(count: int) -> int:
     return 2 if count in (2, 4) else min(3 if count <= MANY_PANELS else 4, count)
 
 
-def panel_room(columns: int, *, beside: float = 0.0) -> float:
-    """How wide a panel's title may be; ``beside`` is what stands beside all panels."""
-    whole = PAGE if columns > 1 else COLUMN
-    return (whole - beside) / columns - 0.45
-
-
 def panels(count: int, *, columns: int, height: float) -> tuple[Figure, list[Axes]]:
     """A page-wide grid of equal axes; those not needed are left out."""
     rows = math.ceil(count / columns)
@@ -156,6 +144,15 @@ def panels(count: int, *, columns: int, height: float) -> tuple[Figure, list[Axe
     for unused in axes[count:]:
         unused.remove()
     return figure, axes[:count]
+
+
+def outer_labels(axes: Sequence[Axes], x: str, y: str, *, columns: int) -> None:
+    """Numbers and names only at the margins of a grid of panels with the same axes."""
+    for i, ax in enumerate(axes):
+        below, beside = i + columns >= len(axes), i % columns == 0
+        ax.tick_params(labelbottom=below, labelleft=beside)
+        ax.set_xlabel(x if below else "")
+        ax.set_ylabel(y if beside else "")
 
 
 def curve(
@@ -173,19 +170,23 @@ def curve(
         ax.fill_between(x, low, high, color=ink.colour, alpha=0.1, linewidth=0)
 
 
-def legend(figure: Figure, ax: Axes) -> None:
+def handles_of(ax: Axes) -> list[tuple[Any, str]]:
+    """What is drawn in an axes and its label; the markers of error bars without their bars."""
+    pairs = zip(*ax.get_legend_handles_labels(), strict=True)
+    return [(h[0] if isinstance(h, ErrorbarContainer) else h, label) for h, label in pairs]
+
+
+def legend(figure: Figure, entries: Sequence[tuple[Any, str]]) -> None:
     """One legend under the figure, as many columns as fit; the figure grows by its height."""
-    handles, labels = ax.get_legend_handles_labels()
-    # The markers of error bars without their bars.
-    bare = [h[0] if isinstance(h, ErrorbarContainer) else h for h in handles]
+    handles, labels = [handle for handle, _ in entries], [label for _, label in entries]
     if len(labels) > MOST_ENTRIES:
         labels = [*labels[: MOST_ENTRIES - 1], f"and {len(labels) - MOST_ENTRIES + 1} more"]
-        bare = [*bare[: MOST_ENTRIES - 1], Line2D([], [], linestyle="none")]
+        handles = [*handles[: MOST_ENTRIES - 1], Line2D([], [], linestyle="none")]
     columns, texts = _arranged(labels, figure.get_figwidth())
     heights = [0.06 + 0.13 * (1 + text.count("\n")) for text in texts]
     tallest = max((sum(column) for column in np.array_split(heights, columns)), default=0.0)
     figure.set_figheight(figure.get_figheight() + tallest + 0.1)
-    figure.legend(bare, texts, loc="outside lower center", ncols=columns)
+    figure.legend(handles, texts, loc="outside lower center", ncols=columns)
 
 
 def _arranged(labels: Sequence[str], room: float) -> tuple[int, list[str]]:

@@ -9,6 +9,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from nscl._version import __version__
 from nscl.reporting.gather import Run
 from nscl.reporting.page.commands import command
+from nscl.reporting.page.pairs import pair_runs
 from nscl.reporting.page.scripts import policy, scripts, template
 from nscl.reporting.plot_data.missing import LeftOut, left_out
 from nscl.reporting.plot_styles import COLOURS
@@ -21,6 +22,21 @@ from nscl.reporting.tables.sentence import sentence
 from nscl.reporting.tables.timing import is_quiet
 from nscl.results import Skipped, remarks
 
+#: Heading, class, and what it means, of the two columns that all tables begin with.
+ROW_COLUMNS = (
+    ("Method", "the method, or the name its plan gave this row; † keeps samples of old tasks"),
+    ("Seeds", "finished runs that differ in nothing but their seed; numbers are their mean ± std"),
+)
+RUN_COLUMNS = (
+    ("Method", "name", "the row of the table above that this run belongs to"),
+    ("Run", "name", "the folder of the run: benchmark, method, seed and a digest of its settings"),
+    ("Seed", "", "seeds the weights, the order of the examples and all other randomness"),
+    ("State", "name", "finished, or how many tasks have been learned so far"),
+    ("ACC", "", "average accuracy (%) over all tasks so far"),
+    ("BWT", "", "backward transfer (points): what later tasks did to earlier ones"),
+    ("Seconds", "", "time of the whole run, evaluation included"),
+    ("Command", "name", "the command that repeats the run, every setting written out"),
+)
 BWT = next(column for column in COLUMNS if column.key == "bwt")
 
 
@@ -30,11 +46,13 @@ def render(
     missing: Mapping[str, Sequence[LeftOut]] | None = None,
     skipped: Sequence[Skipped] = (),
     live: str | None = None,
+    highlight: Sequence[str] = (),
 ) -> str:
     """Return the page.
 
     ``missing`` maps a section's title to the figures left out, where these are known already.
-    ``live`` is the version of a report that is being watched.
+    ``live`` is the version of a report that is being watched. ``highlight`` names rows or methods
+    whose curves are shown from the beginning.
     """
     # Altair takes half a second to import: not before there is a page to make.
     from nscl.reporting.page.charts.theme import CONFIG
@@ -42,7 +60,7 @@ def render(
     page, style = _template()
     vega, script = scripts()
     left = missing or {section.title: left_out(section) for section in found}
-    shown = [_section(section, left.get(section.title, ())) for section in found]
+    shown = [_section(section, left.get(section.title, ()), highlight) for section in found]
     return page.render(
         version=__version__,
         style=style,
@@ -56,6 +74,7 @@ def render(
         data={
             "config": CONFIG,
             "sections": [{c["key"]: c["spec"] for c in each["cards"]} for each in shown],
+            "pairs": [each["pair"] for each in shown],
         },
     )
 
@@ -70,8 +89,10 @@ def _template() -> tuple[Template, str]:
     return environment.from_string(template("report.html")), style + template("report.css")
 
 
-def _section(section: Section, missing: Sequence[LeftOut]) -> dict[str, Any]:
-    from nscl.reporting.page.charts.cards import cards, key_of, legend
+def _section(
+    section: Section, missing: Sequence[LeftOut], highlight: Sequence[str]
+) -> dict[str, Any]:
+    from nscl.reporting.page.charts.cards import cards, first_swatches, key_of, legend
 
     table = make_table(section)
     found = [(series.label, run) for series in section.series for run in series.runs]
@@ -89,12 +110,29 @@ def _section(section: Section, missing: Sequence[LeftOut]) -> dict[str, Any]:
         "provenance": provenance(section),
         "is_quiet": is_quiet(section.series),
         "notes": notes(table),
-        "legend": legend(section),
+        "legend": legend(section, highlight),
+        "pair": _pair(section),
+        "swatches": first_swatches(2),
+        "run_columns": RUN_COLUMNS,
         "cards": [{**vars(card), "lines": key_of(card)} for card in cards(section)],
         "left_out": missing,
+        "row_columns": ROW_COLUMNS,
         "twins": section.twins,
         "runs": [_run(label, run) for label, run in found],
     }
+
+
+def _pair(section: Section) -> dict[str, Any] | None:
+    """Runs to be set side by side and the charts for it; None with a single run."""
+    from altair.utils.schemapi import debug_mode
+
+    from nscl.reporting.page.charts.pair import pair_charts
+
+    runs = pair_runs(section)
+    if len(runs) < 2:
+        return None
+    with debug_mode(False):
+        return {"runs": runs, "charts": pair_charts(section)}
 
 
 def _run(label: str, run: Run) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The page's scripts: Vega from vl-convert, which draws the charts, and a few of our own.
 
-Ours sort and filter tables (``table.js``), remember choices (``choices.js``), and draw charts,
-switch series and reload a live page (``page.js``).
+Ours sort and filter tables (``table.js``), remember choices (``choices.js``), draw charts
+(``charts.js``), switch series (``legend.js``), set two runs side by side (``pair.js``), and switch
+the theme and reload a live page (``page.js``).
 """
 
 import base64
@@ -14,7 +15,7 @@ from pathlib import Path
 from nscl.results import WriteError, write_bytes
 from nscl.user_cache import cache_dir
 
-OWN = ("choices.js", "table.js", "page.js")
+OWN = ("choices.js", "table.js", "charts.js", "legend.js", "pair.js", "page.js")
 _EXPORT = "window.vegaEmbed = vegaEmbed;"
 
 

@@ -8,6 +8,7 @@ from nscl.reporting.errors import NoFigureDataError
 from nscl.reporting.plot_data.curves import old_losses, step_times
 from nscl.reporting.plot_data.spectral import spectra
 from nscl.reporting.plot_data.sweeps import sweeps
+from nscl.reporting.plot_data.training import training_losses
 from nscl.reporting.series import Section, Series
 
 T = TypeVar("T")
@@ -34,6 +35,7 @@ def _reasons(section: Section) -> Iterator[tuple[str, str]]:
     yield "task-accuracy", few
     yield "acc-bwt", "" if any(s.finished for s in section.shown) else "no run is finished"
     yield "step-time", _unless_any(section.shown, step_times)
+    yield "training-loss", _unless_any(section.shown, training_losses)
     yield "old-losses", _unless_any(section.shown, old_losses)
     yield "sweep", _unless_any([section], sweeps)
     having = with_spectra(section)

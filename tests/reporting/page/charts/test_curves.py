@@ -1,14 +1,11 @@
 """Cards of curves: their rows are the numbers of the figures, rounded; a page stays small."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from nscl.reporting import Section, gather, sections
-from nscl.reporting.page.charts.curves import acc_card, loss_card, sweep_cards, task_card, time_card
-from nscl.reporting.plot_data.curves import acc_curve, old_losses, task_curve
+from nscl.reporting.page.charts.curves import acc_card, sweep_cards, task_card, time_card
+from nscl.reporting.page.charts.losses import loss_card
+from nscl.reporting.plot_data.curves import acc_curve, task_curve
 from tests.reporting.making import make_run
 
 
@@ -51,19 +48,3 @@ def test_a_sweep_has_a_card_per_figure_and_a_point_per_value(section: Section) -
     assert row["x"] == [10.0, 1000.0]
     assert row["mean"] == [round(s.figure("acc").mean, 2) for s in section.series[2:]]  # type: ignore[union-attr]
     assert "usermeta" not in acc.spec  # one line needs no key of its own
-
-
-def test_losses_of_zero_have_no_place_on_a_logarithmic_axis(tmp_path: Path) -> None:
-    run = make_run(tmp_path, "ewc", tracked=2)
-    lines = [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
-    for record in lines[:2]:
-        record["old_losses"] = [0.0]
-    run.metrics_path.write_text("".join(json.dumps(record) + "\n" for record in lines))
-    (found,) = sections(gather([tmp_path]).runs)
-    (card,) = loss_card(found)
-    first, second = card.spec["datasets"]["rows"]
-    places = old_losses(found.series[0]).places
-    assert first["x"] == pytest.approx(places[2:], abs=1e-3)
-    assert (first["task"], second["task"]) == ("task 1", "task 2")
-    assert min(first["mean"]) > 0
-    assert list(loss_card(replace(found, series=()))) == []

@@ -1,11 +1,19 @@
-"""The chart of singular values: a menu of curves, each thinned with both of its ends."""
+"""Cards of spectra: maps of layers, and a menu of curves, thinned with both of their ends."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nscl.reporting import Section, gather, sections
-from nscl.reporting.page.charts.spectrum import MOST_LAYERS, MOST_POINTS, MOST_TASKS, spectrum_card
+from nscl.reporting.page.charts.spectrum import (
+    MOST_LAYERS,
+    MOST_POINTS,
+    MOST_TASKS,
+    layer_cards,
+    spectrum_card,
+)
+from nscl.reporting.plot_data.spectral import spectra, spectral_table
 from tests.reporting.making import make_run
 
 
@@ -39,3 +47,16 @@ def test_much_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
 def test_without_spectra_there_is_no_card(tmp_path: Path) -> None:
     make_run(tmp_path, tasks=1)
     assert list(spectrum_card(sections(gather([tmp_path]).runs)[0])) == []
+
+
+def test_layers_have_a_map_of_r_and_one_of_free_directions(section: Section) -> None:
+    share, free = layer_cards(section)
+    (of_share,), (of_free,) = (card.spec["datasets"]["rows"] for card in (share, free))
+    assert of_share["series"] == of_free["series"] == "adam-nscl (a=10)"
+    _, tasks = spectra(section.series[2])
+    assert of_free["value"] == pytest.approx(
+        [value for row in spectral_table(tasks, "free") for value in row], rel=1e-6
+    )
+    assert share.spec["spec"]["layer"][0]["encoding"]["color"]["scale"]["type"] == "log"
+    without = replace(section, series=section.series[:2])
+    assert list(layer_cards(without)) == []

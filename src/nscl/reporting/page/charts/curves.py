@@ -1,27 +1,29 @@
-"""Cards of curves: ACC and accuracy after each task, time per step, sweeps, losses of old tasks."""
+"""Cards of curves: ACC and accuracy after each task, time per step, sweeps."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
 
 from nscl.reporting.errors import NoFigureDataError
-from nscl.reporting.page.charts.lines import LIMIT, line, line_chart
+from nscl.reporting.page.charts.lines import (
+    LIMIT,
+    line,
+    line_chart,
+    of_series,
+    task_axis,
+    value_axis,
+    value_text,
+)
 from nscl.reporting.page.charts.theme import (
     Card,
     Styles,
     choice,
     means,
-    significant,
-    styles_of,
 )
 from nscl.reporting.plot_data import curves, sweeps
-from nscl.reporting.plot_data.spectral import evenly
 from nscl.reporting.plot_styles import first_styles
 from nscl.reporting.series import Section
-
-MOST_EPOCHS = 300  # points of a curve: 50 runs must fit into 5 MB
 
 
 def acc_card(section: Section) -> Iterator[Card]:
@@ -63,12 +65,12 @@ def time_card(section: Section) -> Iterator[Card]:
         lines.append(line(series.marked, range(1, len(points) + 1), means(points, 3)))
     if not lines:
         return
-    spec = line_chart(
+    spec = of_series(
+        section,
         lines,
-        styles_of(section),
-        x=_task_axis(max(len(each["x"]) for each in lines), "task"),
-        y=_axis("ms", zero=True),
-        text=_value(" ms"),
+        x=task_axis(max(len(each["x"]) for each in lines), "task"),
+        y=value_axis("ms", zero=True),
+        text=value_text(" ms"),
         heading="'task ' + datum.x",
         within=(0, LIMIT),
     )
@@ -110,8 +112,8 @@ def _sweep(chart: Sequence[sweeps.Sweep], key: str, name: str, label: str) -> di
             ),
             axis=alt.Axis(values=sorted({x for each in lines for x in each["x"]}), format="~g"),
         ),
-        y=_axis(label),
-        text=_value(""),
+        y=value_axis(label),
+        text=value_text(""),
         heading=f"{_quoted(chart[0].option)} + ' = ' + datum.x",
     )
     if any(each.beside for each in chart):
@@ -119,94 +121,19 @@ def _sweep(chart: Sequence[sweeps.Sweep], key: str, name: str, label: str) -> di
     return spec
 
 
-def loss_card(section: Section) -> Iterator[Card]:
-    """Training loss of one of the first tasks, which the reader chooses."""
-    lines, begun = [], 0
-    for series in section.shown:
-        try:
-            found = curves.old_losses(series)
-        except NoFigureDataError:
-            continue
-        begun = max(begun, found.begun)
-        kept = evenly(len(found.places), MOST_EPOCHS)
-        for task, losses in enumerate(found.curves):
-            # A logarithmic axis has no place for a loss of zero.
-            points = [(round(found.places[i], 3), v) for i in kept if (v := losses[i])]
-            x, y = [x for x, _ in points], [significant(v) for _, v in points]
-            if points:
-                values: dict[str, list[float | None]] = {"mean": y, "std": [None] * len(y)}
-                lines.append(line(series.marked, x, values) | {"task": f"task {task + 1}"})
-    if not lines:
-        return
-    names = sorted({str(each["task"]) for each in lines}, key=lambda name: int(name.split()[1]))
-    spec = line_chart(
-        lines,
-        styles_of(section),
-        x=_open_task_axis(begun),
-        y=_axis("training loss", log=True),
-        text="format(datum.mean, '.3~g')",
-        heading=(
-            "'task ' + ceil(datum.x) + ', ' + format(datum.x - ceil(datum.x) + 1, '.0%')"
-            " + ' of its epochs'"
-        ),
-        params=[choice(names)],
-        only="datum.task == choice",
-    )
-    yield Card("losses", "Training loss of old tasks", spec)
-
-
 def _accuracies(section: Section, lines: list[Any], label: str, **more: Any) -> dict[str, Any]:
-    return line_chart(
+    return of_series(
+        section,
         lines,
-        styles_of(section),
-        x=_task_axis(section.tasks, "after task"),
-        y=_axis(label),
-        text=_value(" %"),
+        x=task_axis(section.tasks, "after task"),
+        y=value_axis(label),
+        text=value_text(" %"),
         heading="'after task ' + datum.x",
         within=(0, 100),
         **more,
     )
 
 
-def _value(unit: str) -> str:
-    """Vega expression: mean, deviation if there is one, and unit."""
-    deviation = "(datum.std == null ? '' : ' ± ' + format(datum.std, '.2f'))"
-    return f"format(datum.mean, '.2f') + {deviation} + '{unit}'"
-
-
 def _quoted(text: str) -> str:
     """Text as a literal in a Vega expression."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _axis(label: str, *, zero: bool = False, log: bool = False) -> alt.Y:
-    scale = alt.Scale(type="log", nice=False, padding=8) if log else alt.Scale(zero=zero)
-    axis = alt.Axis(format="~g", tickCount=5) if log else alt.Axis(tickCount=5)
-    return alt.Y("mean:Q", title=label, scale=scale, axis=axis)
-
-
-def _task_axis(tasks: int, label: str) -> alt.X:
-    """Tasks from 1, at most a dozen of them numbered."""
-    step = math.ceil(tasks / 12)
-    domain = [0.8 if tasks > 1 else 0.5, tasks + 0.2]
-    return alt.X(
-        "x:Q",
-        title=label,
-        scale=alt.Scale(domain=domain, nice=False, zero=False),
-        axis=alt.Axis(values=list(range(1, tasks + 1, step)), format="d"),
-    )
-
-
-def _open_task_axis(tasks: int) -> alt.X:
-    """Tasks as stretches of the axis, numbered in their middle."""
-    step = math.ceil(tasks / 12)
-    return alt.X(
-        "x:Q",
-        title="task being learned",
-        scale=alt.Scale(domain=[0, tasks], nice=False),
-        axis=alt.Axis(
-            values=[t + 0.5 for t in range(0, tasks, step)],
-            labelExpr="format(datum.value + 0.5, 'd')",
-            ticks=False,
-        ),
-    )

@@ -1,5 +1,6 @@
 """Line charts: one line per series with a band of one deviation, and all values at the pointer."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,10 +14,12 @@ from nscl.reporting.page.charts.theme import (
     hidden_series,
     nearest_x,
     specification,
+    styles_of,
     visible,
     while_near,
     with_field,
 )
+from nscl.reporting.series import Section
 
 MOST_MARKERS = 12  # on one line
 LIMIT = 1e300  # Vega expressions have no infinity
@@ -70,6 +73,12 @@ def line_chart(
     return specification(layers, lines, [hidden_series(), *params])
 
 
+def of_series(section: Section, lines: Sequence[dict[str, Any]], **how: Any) -> dict[str, Any]:
+    """Curves of a section's series; of many, the page shows a few until the reader wants more."""
+    spec = line_chart(lines, styles_of(section), **how)
+    return {**spec, "usermeta": {"curves": True}}
+
+
 def nothing_shown(count: int) -> alt.Chart:
     """A line of text where the reader has switched off all series."""
     chart: alt.Chart = (
@@ -107,3 +116,43 @@ def _pointer(points: alt.Chart, x: alt.X, heading: str) -> alt.Chart:
         .add_params(nearest)
     )
     return chart
+
+
+def value_text(unit: str) -> str:
+    """Vega expression: mean, deviation if there is one, and unit."""
+    deviation = "(datum.std == null ? '' : ' ± ' + format(datum.std, '.2f'))"
+    return f"format(datum.mean, '.2f') + {deviation} + '{unit}'"
+
+
+def value_axis(label: str, *, zero: bool = False, log: bool = False) -> alt.Y:
+    """The axis of means."""
+    scale = alt.Scale(type="log", nice=False, padding=8) if log else alt.Scale(zero=zero)
+    axis = alt.Axis(format="~g", tickCount=5) if log else alt.Axis(tickCount=5)
+    return alt.Y("mean:Q", title=label, scale=scale, axis=axis)
+
+
+def task_axis(tasks: int, label: str) -> alt.X:
+    """Tasks from 1, at most a dozen of them numbered."""
+    step = math.ceil(tasks / 12)
+    domain = [0.8 if tasks > 1 else 0.5, tasks + 0.2]
+    return alt.X(
+        "x:Q",
+        title=label,
+        scale=alt.Scale(domain=domain, nice=False, zero=False),
+        axis=alt.Axis(values=list(range(1, tasks + 1, step)), format="d"),
+    )
+
+
+def open_task_axis(tasks: int) -> alt.X:
+    """Tasks as stretches of the axis, numbered in their middle."""
+    step = math.ceil(tasks / 12)
+    return alt.X(
+        "x:Q",
+        title="task being learned",
+        scale=alt.Scale(domain=[0, tasks], nice=False),
+        axis=alt.Axis(
+            values=[t + 0.5 for t in range(0, tasks, step)],
+            labelExpr="format(datum.value + 0.5, 'd')",
+            ticks=False,
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Heat maps, one per series: accuracy on each task, R and free directions per layer.
+"""Heat maps, one per series; those of accuracy on each task after each task.
 
 The page's script chooses how wide a cell is and how many maps stand side by side, from the width
 of the screen and the sizes in ``usermeta``.
@@ -12,7 +12,6 @@ from typing import Any
 
 import altair as alt
 
-from nscl.reporting.errors import NoFigureDataError
 from nscl.reporting.page.charts.theme import (
     ROWS,
     Card,
@@ -22,83 +21,53 @@ from nscl.reporting.page.charts.theme import (
     specification,
     visible,
 )
-from nscl.reporting.plot_data.cells import LIGHT, cell_text, decades, spread
+from nscl.reporting.plot_data.cells import LIGHT, cell_text, clipped
 from nscl.reporting.plot_data.curves import mean_matrix
-from nscl.reporting.plot_data.spectral import layer_names, short_names, spectra, spectral_table
-from nscl.reporting.series import Section, Series
+from nscl.reporting.series import Section
 
 DIGITS = 7  # significant digits of a cell's value
-WIDE_CELL = 30  # pixels from which a cell has room for its number
+# Pixels from which a cell has room for its number: "62" or "100", "0.13" or "4e-5".
+SHORT_NUMBER, LONG_NUMBER = 21, 30
+MOST_NUMBERED = 12  # tasks up to which cells have numbers; beyond, the pointer shows them
 LETTER = 6.6  # pixels, about
 
 
 def matrix_card(section: Section) -> Iterator[Card]:
     """Accuracy on each task after each task, mean over seeds."""
-    matrices = {series.marked: mean_matrix(series) for series in section.shown}
-    if not matrices:
+    if not section.shown:
         return
+    found = [accuracy_map(series.marked, mean_matrix(series)) for series in section.shown]
+    title = "Accuracy on each task after each task (%)"
+    yield Card("matrix", title, accuracy_maps(found, section), wide=True)
+
+
+def accuracy_map(label: str, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """One accuracy matrix as a row of data."""
+    names = [str(task + 1) for task in range(len(rows))]
+    return heat_map(label, rows, names, names, digits=0)
+
+
+def accuracy_maps(maps: list[dict[str, Any]], section: Section) -> dict[str, Any]:
+    """Accuracy matrices on the section's own scale of colours."""
     tasks = section.tasks
-    cell = 34 if tasks <= 8 else 24 if tasks <= 12 else 13
+    cell = 34 if tasks <= 8 else 24 if tasks <= MOST_NUMBERED else 13
     names = [str(task + 1) for task in range(tasks)]
-    maps = [_map(label, rows, names, names, digits=0) for label, rows in matrices.items()]
-    look = _Look(
-        domain=spread(value for rows in matrices.values() for row in rows for value in row),
+    span = clipped(value for s in section.shown for row in mean_matrix(s) for value in row)
+    look = Look(
+        domain=(span.low, span.high),
+        ends=span.ends,
         cell=cell,
         height=round(cell * 0.8),
         x=("accuracy on task", names),
         y=("after task", names),
         value="format(datum.value, '.2f') + ' %'",
         name="accuracy",
-        legend_format="d",
-        numbers=cell >= WIDE_CELL,
+        numbers=SHORT_NUMBER if tasks <= MOST_NUMBERED else None,
     )
-    title = "Accuracy on each task after each task (%)"
-    yield Card("matrix", title, _maps(maps, look), wide=True)
+    return heat_maps(maps, look)
 
 
-def layer_cards(section: Section) -> Iterator[Card]:
-    """R and the share of free directions, per layer and task."""
-    found = [(series, tasks) for series in section.shown if (tasks := _spectra(series))]
-    if not found:
-        return
-    shares = [v for _, tasks in found for row in spectral_table(tasks, "share") for v in row if v]
-    for key, title, domain, log in (
-        ("share", "R: energy of old inputs in freed directions, per layer and task",
-         decades(shares), True),
-        ("free", "Free directions, share of each layer", (0.0, 1.0), False),
-    ):  # fmt: skip
-        maps = [
-            _map(
-                series.marked, spectral_table(tasks, key), short_names(layer_names(tasks)),
-                [str(task + 1) for task in tasks], digits=2,
-            )
-            for series, tasks in found
-        ]  # fmt: skip
-        columns = sorted({int(task) for each in maps for task in each["column"]})
-        wide = len(columns) <= 12
-        look = _Look(
-            domain=domain,
-            log=log,
-            cell=44 if wide else 16,
-            height=22,
-            x=("after task", [str(task) for task in columns]),
-            y=(None, list(dict.fromkeys(name for each in maps for name in each["row"]))),
-            value="format(datum.value, '.3~g')",
-            name="R" if log else "free",
-            legend_format=".1e" if log else "~g",
-            numbers=wide,
-        )
-        yield Card(key, title, _maps(maps, look), wide=True)
-
-
-def _spectra(series: Series) -> dict[int, Any] | None:
-    try:
-        return spectra(series)[1]
-    except NoFigureDataError:
-        return None
-
-
-def _map(
+def heat_map(
     label: str,
     values: Sequence[Sequence[float | None]],
     row_names: Sequence[str],
@@ -123,8 +92,8 @@ def _map(
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What all maps of a card share."""
+class Look:
+    """What all maps of a card have in common."""
 
     domain: tuple[float, float]
     cell: int  # pixels
@@ -133,8 +102,8 @@ class _Look:
     y: tuple[str | None, Sequence[str]]
     value: str  # expression of a cell's value as text
     name: str  # what a cell shows
-    legend_format: str
-    numbers: bool  # whether cells have numbers in them
+    ends: tuple[str, ...]  # of the legend, as texts
+    numbers: int | None  # pixels from which a cell has its number in it; None without numbers
     log: bool = False
 
     @property
@@ -148,7 +117,8 @@ class _Look:
         return self.cell * len(self.x[1])
 
 
-def _maps(maps: list[dict[str, Any]], look: _Look) -> dict[str, Any]:
+def heat_maps(maps: list[dict[str, Any]], look: Look) -> dict[str, Any]:
+    """The specification of all maps of a card."""
     titles = _titles([each["series"] for each in maps], (look.beside + look.width) / LETTER)
     for each, title in zip(maps, titles, strict=True):
         each["title"] = title
@@ -169,14 +139,14 @@ def _maps(maps: list[dict[str, Any]], look: _Look) -> dict[str, Any]:
     return {**spec, "usermeta": sizes}
 
 
-def _layers(look: _Look) -> list[alt.Chart]:
+def _layers(look: Look) -> list[alt.Chart]:
     """Coloured squares, and numbers in them where these are wanted."""
     (x_title, columns), (y_title, rows) = look.x, look.y
     cells = chart_of_rows().encode(
         x=alt.X("column:O", title=x_title, sort=list(columns), axis=_labels()),
         y=alt.Y("row:O", title=y_title, sort=list(rows), axis=_labels()),
     )
-    legend = _bar(look.domain, look.legend_format)
+    legend = _bar(look.domain, look.ends)
     squares = cells.mark_rect(stroke="var(--ground)", strokeWidth=1).encode(
         color=alt.Color("shade:Q", scale=_shades(look.domain, log=look.log), legend=legend),
         tooltip=[
@@ -186,10 +156,10 @@ def _layers(look: _Look) -> list[alt.Chart]:
             alt.Tooltip("shown:N", title=look.name),
         ],
     )
-    return [squares, *([_numbers(cells, look.domain, log=look.log)] if look.numbers else [])]
+    return [squares, *([_numbers(cells, look)] if look.numbers else [])]
 
 
-def _cells(look: _Look) -> list[alt.Transform]:
+def _cells(look: Look) -> list[alt.Transform]:
     """From a row of data per map to a row per cell."""
     lists = ["row", "column", "value", *(["text"] if look.numbers else [])]
     return [
@@ -214,23 +184,24 @@ def _shades(domain: tuple[float, float], *, log: bool) -> alt.Scale:
     )
 
 
-def _bar(domain: tuple[float, float], numbers: str) -> alt.Legend:
+def _bar(domain: tuple[float, float], ends: Sequence[str]) -> alt.Legend:
     """A bar of all colours, with the values at its ends."""
     return alt.Legend(
-        title=None, orient="top", direction="horizontal", gradientLength=140, format=numbers,
-        values=list(domain),
+        title=None, orient="top", direction="horizontal", gradientLength=140, values=list(domain),
+        labelExpr=f"datum.value > {domain[0]!r} ? '{ends[1]}' : '{ends[0]}'",
     )  # fmt: skip
 
 
-def _numbers(cells: alt.Chart, domain: tuple[float, float], *, log: bool) -> alt.Chart:
+def _numbers(cells: alt.Chart, look: Look) -> alt.Chart:
     """Numbers in the cells, dark on light ones; none where the screen leaves them no room."""
+    low, high = look.domain
     place = (
-        f"log(datum.shade / {domain[0]!r}) / {math.log(domain[1] / domain[0])!r}"
-        if log
-        else f"(datum.shade - {domain[0]!r}) / {domain[1] - domain[0]!r}"
+        f"log(datum.shade / {low!r}) / {math.log(high / low)!r}"
+        if look.log
+        else f"(datum.shade - {low!r}) / {high - low!r}"
     )
     chart: alt.Chart = cells.mark_text(
-        fontSize=11, tooltip=None, opacity=alt.expr(f"cell >= {WIDE_CELL} ? 1 : 0")
+        fontSize=11, tooltip=None, opacity=alt.expr(f"cell >= {look.numbers} ? 1 : 0")
     ).encode(
         text=alt.Text("text:N"),
         color=alt.ColorValue("#fff", condition={"test": f"{place} > {LIGHT}", "value": "#000"}),

@@ -1,4 +1,4 @@
-"""Singular values of one layer after one task, with the freed directions coloured."""
+"""Spectra of layers: R and free directions as heat maps, singular values of one layer."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 
 from nscl.reporting.errors import NoFigureDataError
+from nscl.reporting.page.charts.maps import LONG_NUMBER, Look, heat_map, heat_maps
 from nscl.reporting.page.charts.theme import (
     HEIGHT,
     LINE,
@@ -18,6 +19,7 @@ from nscl.reporting.page.charts.theme import (
     while_near,
     with_field,
 )
+from nscl.reporting.plot_data.cells import decades
 from nscl.reporting.plot_data.spectral import (
     FREE,
     LayerSpectrum,
@@ -25,12 +27,55 @@ from nscl.reporting.plot_data.spectral import (
     layer_names,
     short_names,
     spectra,
+    spectral_table,
 )
 from nscl.reporting.series import Section, Series
 
 # 50 runs must fit into 5 MB; a curve on a screen needs no more points than this.
 MOST_POINTS, MOST_LAYERS, MOST_TASKS = 100, 8, 3
 SMALLEST = 1e-10  # of the largest value: what is below stands at the bottom of the axis
+
+
+def layer_cards(section: Section) -> Iterator[Card]:
+    """R and the share of free directions, per layer and task."""
+    found = [(series, tasks) for series in section.shown if (tasks := _spectra_of(series))]
+    if not found:
+        return
+    shares = [v for _, tasks in found for row in spectral_table(tasks, "share") for v in row if v]
+    for key, title, domain, log in (
+        ("share", "R: energy of old inputs in freed directions, per layer and task",
+         decades(shares), True),
+        ("free", "Free directions, share of each layer", (0.0, 1.0), False),
+    ):  # fmt: skip
+        maps = [
+            heat_map(
+                series.marked, spectral_table(tasks, key), short_names(layer_names(tasks)),
+                [str(task + 1) for task in tasks], digits=2,
+            )
+            for series, tasks in found
+        ]  # fmt: skip
+        columns = sorted({int(task) for each in maps for task in each["column"]})
+        wide = len(columns) <= 12
+        look = Look(
+            domain=domain,
+            log=log,
+            cell=44 if wide else 16,
+            height=22,
+            x=("after task", [str(task) for task in columns]),
+            y=(None, list(dict.fromkeys(name for each in maps for name in each["row"]))),
+            value="format(datum.value, '.3~g')",
+            name="R" if log else "free",
+            ends=tuple(f"{value:.1e}" if log else f"{value:g}" for value in domain),
+            numbers=LONG_NUMBER if wide else None,
+        )
+        yield Card(key, title, heat_maps(maps, look), wide=True)
+
+
+def _spectra_of(series: Series) -> dict[int, Any] | None:
+    try:
+        return spectra(series)[1]
+    except NoFigureDataError:
+        return None
 
 
 def spectrum_card(section: Section) -> Iterator[Card]:

@@ -1,24 +1,16 @@
-"""Curves and the plane of ACC and BWT: axes, markers, scales."""
+"""ACC against BWT: round numbers, open markers, and names that overlap nothing."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
 from nscl.metrics import AccuracyMatrix
 from nscl.reporting import Section, gather, sections
-from nscl.reporting.figures.curves import acc_after_task, acc_bwt, step_time, task_accuracy
-from nscl.reporting.figures.style import laid_out, some_inks, styled
-from nscl.reporting.figures.trials import old_losses
+from nscl.reporting.figures.charts.plane import acc_bwt
+from nscl.reporting.figures.style import laid_out, styled
 from tests.reporting.making import make_run
-
-
-def test_one_scale_for_all_tasks(ablated: Section) -> None:
-    with styled():
-        assert len({ax.get_ylim() for ax in task_accuracy(ablated).axes}) == 1
 
 
 def test_bwt_has_round_numbers_on_its_axis(tmp_path: Path) -> None:
@@ -35,17 +27,6 @@ def test_bwt_has_round_numbers_on_its_axis(tmp_path: Path) -> None:
     assert steps == {10.0}
 
 
-@pytest.mark.parametrize("make", [acc_after_task, acc_bwt, task_accuracy, step_time, old_losses])
-def test_open_markers_keep_old_data(make: Callable[[Section], Figure], tmp_path: Path) -> None:
-    make_run(tmp_path, "ewc", tracked=2)
-    make_run(tmp_path, "gem", stores="data", tracked=2)
-    (section,) = sections(gather([tmp_path]).runs)
-    with styled():
-        handles = make(section).legends[0].get_lines()
-    ewc, gem = (each.get_markerfacecolor() for each in handles)
-    assert (ewc, gem) == (some_inks(1)[0].colour, "white")
-
-
 @pytest.mark.parametrize(("stores", "marked"), [("data", True), ("parameters", False)])
 def test_open_markers_are_explained_where_there_are_any(
     stores: str, marked: bool, tmp_path: Path
@@ -55,3 +36,15 @@ def test_open_markers_are_explained_where_there_are_any(
     with styled():
         (ax,) = acc_bwt(section).axes
     assert ("open markers keep old data" in ax.get_xlabel()) is marked
+
+
+def test_names_in_the_plane_overlap_nothing(many: Section) -> None:
+    with styled():
+        figure = laid_out(acc_bwt(many))
+        names = [text for text in figure.texts if text.get_gid() == "name"]
+        boxes = [text.get_window_extent() for text in names]
+        frame = figure.axes[0].get_window_extent()
+    assert len(names) >= 8
+    assert {text.get_text() for text in names} <= {series.label for series in many.shown}
+    assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 + 2 for box in boxes)

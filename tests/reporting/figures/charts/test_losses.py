@@ -1,14 +1,11 @@
-"""Sweeps and losses of old tasks: ticks and scales."""
+"""Losses of old tasks: one scale, plain numbers, and losses of zero."""
 
 import json
 from pathlib import Path
 
-import pytest
-
 from nscl.reporting import gather, sections
+from nscl.reporting.figures.charts.losses import old_losses
 from nscl.reporting.figures.style import laid_out, styled
-from nscl.reporting.figures.trials import old_losses, sweep
-from nscl.reporting.plot_data.sweeps import sweeps
 from tests.reporting.making import make_run
 
 
@@ -36,21 +33,3 @@ def test_losses_of_exactly_zero_are_drawn_too(tmp_path: Path) -> None:
     (section,) = sections(gather([tmp_path]).runs)
     with styled():
         assert laid_out(old_losses(section)).axes[0].get_title(loc="left") == "task 1"
-
-
-@pytest.mark.parametrize(
-    ("values", "marked"),
-    [((3.0, 10.0, 30.0, 100.0), True), ((10.0, 50.0, 150.0), True), ((10.0, 11.0, 150.0), False)],
-)
-def test_a_sweep_has_ticks_where_runs_are(
-    values: tuple[float, ...], marked: bool, tmp_path: Path
-) -> None:
-    for a in values:
-        make_run(tmp_path, "adam-nscl", a=a)
-    (section,) = sections(gather([tmp_path]).runs)
-    with styled():
-        figure = sweep(sweeps(section))
-    for ax in figure.axes:
-        ticks = [label.get_text() for label in ax.get_xticklabels()]
-        assert (ticks == [f"{a:g}" for a in values]) is marked
-        assert not marked or not ax.get_xticks(minor=True).size
