@@ -145,6 +145,8 @@ class Method:
     kinds: ClassVar[tuple[Kind, ...]] = ("images", "texts")
     #: The one or two options that set the method's strength, and the values `nscl tune` tries.
     tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    #: Whether ``nscl tune`` varies the rate of later tasks too.
+    tunes_rate: ClassVar[bool] = True
     #: What a user's own method keeps of old tasks; the registry has it for listed methods.
     stores: ClassVar[Stores] = "parameters"
 

@@ -1,77 +1,84 @@
-"""The budget and the grid of trials, and adopted values."""
+"""What a tuning varies and on which stream, and adopted values."""
 
-import math
 from inspect import signature
-from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nscl.cli.many_runs.tune import tune
-from nscl.engines.tuning.trials import TRIALS, best_sizes, points, thin, trials_of, tuning_plan
+from nscl.engines.tuning.trials import TRIALS, axes_of, chosen_settings, job_of, tuning_settings
+from nscl.errors import NsclError
 from nscl.methods import METHODS
 from nscl.methods.registry import load_method
 from nscl.training.config import tuned_values
 from nscl.training.config.build import build_config
 
-sizes = st.lists(st.integers(1, 7), min_size=1, max_size=2)
+RATE = "optim.later_lr"
+REFERENCES = {"joint", "independent", "frozen"}  # no task has a rate of later tasks, or no backbone
 
 
-@given(sizes, st.integers(1, 30))
-def test_the_budget_is_kept_and_used(sizes: list[int], budget: int) -> None:
-    chosen = best_sizes(sizes, budget)
-    assert all(1 <= n <= size for n, size in zip(chosen, sizes, strict=True))
-    possible = [math.prod(n) for n in product(*(range(1, s + 1) for s in sizes))]
-    assert math.prod(chosen) == max(n for n in possible if n <= budget)
-
-
-@given(st.integers(1, 12), st.data())
-def test_thinning_is_even_and_keeps_both_ends(size: int, data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, size))
-    values = [float(i) for i in range(size)]
-    kept = thin(values, count)
-    assert len(kept) == count
-    assert kept == sorted(set(kept))
-    if count > 1:
-        assert kept[0] == values[0]
-        assert kept[-1] == values[-1]
-        gaps = [b - a for a, b in pairwise(kept)]
-        assert max(gaps) - min(gaps) <= 1
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_declared_strengths_are_options_and_fit_the_budget(method: str) -> None:
-    assert len(load_method(method).tuning) <= 2
-    found = trials_of(method)
-    assert len(trials_of(method, trials=6)) <= 6
-    assert len(found) == (3 if load_method(method).tuning else 0)  # the same budget for all
-    assert signature(tune).parameters["trials"].default == TRIALS
-    assert len({trial.variant.label for trial in found}) == len(found)
-    for job in tuning_plan("split-digits-5", found, {}).jobs():
-        assert job.config.data.order == "random"
-        assert (job.config.data.order_seed, job.config.data.first) == (1, 3)
-
-
-def test_short_streams_are_tried_as_a_whole() -> None:
-    (trial, *_) = trials_of("gpm")
-    plan = tuning_plan("split-digits-5", [trial], {"data": {"tasks": 2}})
-    assert plan.jobs()[0].config.data.first == 2
-
-
-def test_the_learning_rate_is_nobodys_own() -> None:
-    """Trials of one method differ in nothing but the declared strengths."""
-    for method in METHODS:
-        names = set(load_method(method).tuning)
-        jobs = tuning_plan("split-digits-5", trials_of(method), {}).jobs()
-        plain = [
-            job.config.model_copy(
-                update={"options": {k: v for k, v in job.config.options.items() if k not in names}}
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in REFERENCES])
+def test_every_method_has_the_same_rates_and_its_own_strengths(method: str) -> None:
+    rate, *strengths = axes_of(method, "split-digits-5", {}, trials=TRIALS)
+    assert (rate.name, rate.values, rate.is_rate) == (RATE, (1e-3, 3.2e-3, 1e-2), True)
+    assert {axis.name for axis in strengths} == set(load_method(method).tuning)
+    assert len(strengths) <= 2
+    for axis in strengths:
+        assert list(axis.values) == sorted(axis.values)
+        for value in axis.values:  # each is an option, and a value that the method takes
+            build_config(
+                "split-digits-5", {"method": method, **chosen_settings({axis.name: value})}
             )
-            for job in jobs
-        ]
-        assert all(config == plain[0] for config in plain)
+    assert signature(tune).parameters["trials"].default == TRIALS
+
+
+def test_references_have_nothing_to_tune() -> None:
+    for method in REFERENCES:
+        with pytest.raises(NsclError, match="there is nothing to tune"):
+            axes_of(method, "split-digits-5", {}, trials=TRIALS)
+    assert [a.name for a in axes_of("finetune", "split-digits-5", {}, trials=3)] == [RATE]
+
+
+@pytest.mark.parametrize(("trials", "rates"), [(7, 3), (6, 3), (5, 2), (4, 2), (3, 1), (1, 1)])
+def test_few_trials_have_fewer_rates(trials: int, rates: int) -> None:
+    rate, _ = axes_of("lwf", "split-digits-5", {}, trials=trials)
+    assert len(rate.values) == rates
+    assert rate.values[-1] == 1e-2  # the first task's is always among them
+
+
+def test_a_rate_that_is_given_is_not_varied() -> None:
+    given = {"optim": {"later_lr": 1e-3}}
+    assert [axis.name for axis in axes_of("lwf", "split-digits-5", given, trials=7)] == ["strength"]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "varied"),
+    [
+        ("owm", {}, {"alpha"}),
+        ("owm", {"mode": "online"}, {"online_alpha"}),
+        ("adam-nscl", {"rule": "ridge"}, {"alpha"}),
+        ("adam-nscl", {"rule": "energy"}, {"share"}),
+        ("connector", {"rule": "ridge"}, {"alpha", "feature_coef"}),
+        ("connector", {"rule": "tolerance"}, {"feature_coef"}),
+        ("adns", {"head_epochs": 0}, {"a_core"}),
+    ],
+)
+def test_only_what_counts_is_varied(method: str, options: dict[str, Any], varied: set[str]) -> None:
+    _, *strengths = axes_of(method, "split-digits-5", {"options": options}, trials=9)
+    assert {axis.name for axis in strengths} == varied
+
+
+def test_trials_see_other_classes_and_no_test_data() -> None:
+    settings = tuning_settings("split-cifar100-10", {})
+    given = {"seed": 0, "side_by_side": 1}
+    job = job_of("lwf", "split-cifar100-10", {"strength": 3.0, RATE: 1e-3}, settings, **given)
+    data = job.config.data
+    assert (data.order, data.order_seed, data.first, data.holdout) == ("random", 1, 5, 0.1)
+    assert job.config.options["strength"] == 3.0
+    assert job.config.optim.later_lr == 1e-3
+    short = tuning_settings("split-digits-5", {"data": {"tasks": 2}})
+    assert short["data"]["first"] == 2
 
 
 def test_adopted_values_are_the_presets_own(
@@ -80,7 +87,7 @@ def test_adopted_values_are_the_presets_own(
     monkeypatch.setattr(tuned_values, "FOLDER", tmp_path / "tuned")
     before = build_config("split-cifar100-10", {"method": "gpm", "preset": "cpu"})
     for method, value in (("gpm", 0.91), ("adam-nscl", 77.0)):
-        name = next(iter(points(method)[0]))
+        name = next(iter(load_method(method).tuning))
         tuned_values.adopt(
             "split-cifar100-10",
             "cpu-2",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nscl.engines.tuning.tuned_file import TrialRecord, Tuned, best_trial, known_trials
+from nscl.engines.tuning.tuned_file import TrialRecord, Tuned, known_trials
 from nscl.errors import NsclError
 
 SHIPPED = Path(__file__).parents[3] / "experiments/tuned"
@@ -22,10 +22,14 @@ def tuned(*trials: TrialRecord) -> Tuned:
     return Tuned(benchmark="b", preset="cpu", method="gpm", settings=settings, trials=trials)
 
 
-def test_best_acc_then_bwt_then_first() -> None:
-    trials = [trial("w", 70.0), trial("x", 80.0, -2.0), trial("y", 80.0), trial("z", 80.0)]
-    assert best_trial([trial("broken", None), *trials]) == trials[2]
-    assert best_trial([trial("broken", None)]) is None
+def test_the_choice_is_the_trial_with_the_chosen_values() -> None:
+    first, other = trial("r1", 70.0), TrialRecord(run="r2", point={"a": 2.0}, acc=90.0, bwt=0.0)
+    again = TrialRecord(run="r3", point={"a": 1.0}, acc=71.0, bwt=0.0, seed=1)
+    record = tuned(other, first, again)
+    assert record.choice == first
+    assert record.acc == 70.5
+    with pytest.raises(NsclError, match="has the chosen values"):
+        _ = tuned(other).choice
 
 
 def test_a_record_of_other_trials_is_not_replaced_unasked(tmp_path: Path) -> None:
@@ -33,10 +37,16 @@ def test_a_record_of_other_trials_is_not_replaced_unasked(tmp_path: Path) -> Non
     record = tuned(trial("r1", 70.0))
     record.write(path)
     assert Tuned.read(path) == record
-    assert set(known_trials(path, {"r1", "r2"}, force=False)) == {"r1"}
+    assert known_trials(path, ["a"], force=False) == [trial("r1", 70.0)]
     with pytest.raises(NsclError, match="--force"):
-        known_trials(path, {"r2"}, force=False)
-    assert known_trials(path, {"r2"}, force=True) == {}
+        known_trials(path, ["a", "optim.later_lr"], force=False)
+    assert known_trials(path, ["b"], force=True) == []
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.json")), ids=lambda path: path.stem)
+def test_shipped_records_name_a_choice(path: Path) -> None:
+    record = Tuned.read(path)
+    assert record.acc == max(t.acc for t in record.trials if t.acc is not None)
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.rglob("*.json")), ids=lambda path: path.stem)

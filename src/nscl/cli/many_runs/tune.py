@@ -1,7 +1,8 @@
 """``nscl tune``: choose the strength of methods on other classes than those reported."""
 
 import json as jsonlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,7 @@ def tune(
     benchmark: str,
     /,
     *,
-    trials: Integer = 3,
+    trials: Integer = 7,
     adopt: bool = False,
     force: bool = False,
     where: Where = HERE,
@@ -44,7 +45,7 @@ def tune(
     quiet: bool = False,
     json: bool = False,
 ) -> int:
-    """Search a method's declared strength on three tasks of another class order, by ACC.
+    """Search a method's rate and strength on five tasks of another class order, by held-out ACC.
 
     Parameters
     ----------
@@ -53,8 +54,8 @@ def tune(
     benchmark
         A name of `nscl list benchmarks`.
     trials
-        The most trials of every method: its grid is thinned to that number. All have values
-        for 3; with more, methods with fewer values have fewer trials.
+        The most trials of every method: rates first, then each strength around the best, and one
+        value further when an end wins. The two best are repeated with a second seed.
     adopt
         Make the choice the preset's own, in the package.
     force
@@ -73,10 +74,10 @@ def tune(
         Print one JSON object per line.
     """
     from nscl.engines.plan import check_data, choose_methods
-    from nscl.engines.tuning.tune import Tuning, tunable_preset, without_strength
+    from nscl.engines.tuning.tune import Tuning, tunable_preset, without_trials
 
     names, _ = choose_methods(method, benchmark, scenario=settings.data.scenario)
-    idle = without_strength(names)
+    idle = without_trials(names)
     if where.is_local:
         check_data(benchmark, settings.data_dir)
     usual = {"preset": tunable_preset(benchmark), "options": {}}
@@ -95,7 +96,7 @@ def tune(
     ]
     for tuning in tunings if adopt else ():
         tuning.check_adoptable()
-    notes = _notes(idle, tunings, trials)
+    notes = [f"note: {name} has nothing to tune" for name in idle]
     return _tune_all(tunings, where, notes, adopt=adopt, quiet=quiet, json=json)
 
 
@@ -108,37 +109,35 @@ def _tune_all(
     quiet: bool,
     json: bool,
 ) -> int:
-    """Run what is not on record, write and show the choices; return the exit code."""
+    """Run what is not on record, round by round; write and show the choices."""
     from nscl.cli.many_runs.run_many import crowded, print_failures
     from nscl.engines.display.board import choose_board
-    from nscl.engines.execute import execute
-    from nscl.engines.tuning.tune import conclude_all
+    from nscl.engines.execute import PlanOutcome, execute
 
-    todo = [job for tuning in tunings for job in tuning.open_jobs]
-    engine = where.open()
-    board = choose_board(slots=engine.slots, quiet=quiet, as_json=json)
-    for note in (*crowded(todo, engine), *notes):
-        board.say(note)
-    outcome = execute(todo, engine, board)
-    found = conclude_all(tunings, outcome)
+    outcome, seen = PlanOutcome(()), set[str]()
+    for number in count(1):
+        todo = [job for tuning in tunings for job in tuning.next_jobs()]
+        engine = where.open()
+        board = choose_board(slots=engine.slots, quiet=quiet, as_json=json)
+        if number == 1:
+            first = [] if todo else ["all trials are on record"]
+            for note in (*crowded(todo, engine), *notes, *first):
+                board.say(note)
+        if not todo or {job.name for job in todo} <= seen:
+            break  # nothing to do, or nothing that a further attempt would change
+        seen |= {job.name for job in todo}
+        outcome = execute(todo, engine, board)
+        for tuning in tunings:
+            tuning.take_failures(outcome.endings)
+        if outcome.signal is not None:
+            break
+    found = [(tuning, tuning.conclude()) for tuning in tunings]
     for tuning, tuned in found if adopt else ():
         if tuned is not None:
             tuning.adopt(tuned)
     _show([(tuning.path, tuned) for tuning, tuned in found if tuned is not None], json=json)
     print_failures(outcome, board)
-    return 0 if all(tuned for _, tuned in found) else outcome.exit_code
-
-
-def _notes(idle: Sequence[str], tunings: "Sequence[Tuning]", trials: int) -> Iterator[str]:
-    """What the user may not expect: nothing to tune, fewer trials, nothing left to do."""
-    for name in idle:
-        yield f"note: {name} has no strength to tune"
-    for tuning in tunings:
-        if len(tuning.trials) < trials:
-            count = len(tuning.trials)
-            yield f"note: {tuning.method} has {count} trials, its values make no more"
-    if not any(tuning.open_jobs for tuning in tunings):
-        yield "all trials are on record"
+    return 0 if all(tuned for _, tuned in found) else outcome.exit_code or 2
 
 
 def _show(found: "list[tuple[Path, Tuned]]", *, json: bool) -> None:
@@ -153,6 +152,6 @@ def _show(found: "list[tuple[Path, Tuned]]", *, json: bool) -> None:
             print(jsonlib.dumps({"kind": "tuned", **record}))
         choice = tuned.choice
         values = "  ".join(f"{name} {value:g}" for name, value in choice.point.items())
-        view.add_row(tuned.method, values, f"{choice.acc:.2f}", str(len(tuned.trials)), str(path))
+        view.add_row(tuned.method, values, f"{tuned.acc:.2f}", str(len(tuned.trials)), str(path))
     if found and not json:
         wide_console().print(view)

@@ -1,98 +1,72 @@
-"""The trials of a tuning: the same small budget for every method, on another class order.
+"""The trials of a tuning: what varies, on which stream, and what is scored.
 
-Trials see the first three tasks of another, random class order, so that nothing is chosen on the
-stream that is reported. A method declares which one or two options are its strength. Its grid is
-thinned evenly to the budget.
+Trials see the first five tasks of another, random class order, so that nothing is chosen on the
+stream that is reported, and are scored on a tenth of the training data that is held out, so that
+test data are never looked at. The rate of later tasks varies for every method that has one; a
+method declares which one or two of its options are its strength.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Mapping
 from typing import Any
 
 from nscl.data.catalogue import find_benchmark
-from nscl.engines.plan import RunPlan, Variant, make_variant, nested
+from nscl.engines.job import Job
+from nscl.engines.plan import RunPlan, make_variant, nested
+from nscl.engines.tuning.search import Axis
+from nscl.errors import NsclError
 from nscl.methods.registry import load_method
+from nscl.training.config.build import build_config
 from nscl.training.config.layers import Settings, merge
-from nscl.training.config.schema import ConfigError
+from nscl.training.config.schema import ConfigError, RunConfig
 
-TRIALS = 3  # every method declares at least three values
-TASKS = 3
+TRIALS = 7  # with the first seed; the two best are then repeated with the second
+SEEDS = (0, 1)
+TASKS = 5
+HOLDOUT = 0.1
 ORDER = {"order": "random", "order_seed": 1}
+RATE = "optim.later_lr"
+SHARES = (0.1, 0.32, 1.0)  # of the first task's rate
 
 
-def points(
-    method: str, *, trials: int = TRIALS, options: Settings | None = None
-) -> list[dict[str, float]]:
-    """The values to try, by option: every combination of the thinned grid.
+def axes_of(method: str, benchmark: str, given: Mapping[str, Any], *, trials: int) -> list[Axis]:
+    """What varies: the rate of later tasks where it is not given, then each strength.
 
-    ``options`` hold for all trials; they decide which strengths count.
-
-    >>> points("gpm")[0]
-    {'threshold': 0.9}
-    >>> points("finetune")
-    []
+    >>> [axis.name for axis in axes_of("lwf", "split-digits-5", {}, trials=7)]
+    ['optim.later_lr', 'strength']
     """
     kind = load_method(method)
-    declared = kind.strengths(kind.options_type.model_validate(options or {}))
-    if not declared:
-        return []
-    sizes = best_sizes([len(values) for values in declared.values()], trials)
-    axes = [thin(values, n) for values, n in zip(declared.values(), sizes, strict=True)]
-    return [dict(zip(declared, values, strict=True)) for values in product(*axes)]
+    config = build_config(benchmark, {**given, "method": method})
+    options = given.get("options") or {}
+    declared = kind.strengths(kind.options_type.model_validate(config.options))
+    _check_not_given({name: v for name, v in options.items() if name in declared})
+    if not declared and kind.tuning:
+        raise NsclError(f"{method} has no strength to tune with {typed(options)}: leave it out")
+    axes = [Axis(name, tuple(values)) for name, values in declared.items()]
+    if kind.tunes_rate and RATE.split(".")[1] not in (given.get("optim") or {}):
+        axes.insert(0, rate_axis(config, trials))
+    if not axes:
+        raise NsclError(f"method {method!r} declares no strength: there is nothing to tune")
+    return axes
 
 
-def thin(values: Sequence[float], count: int) -> list[float]:
-    """``count`` of the values, evenly spread, both ends among them.
-
-    >>> thin([1, 2, 3, 4, 5], 3), thin([1, 2, 3], 1)
-    ([1, 3, 5], [2])
-    """
-    last = len(values) - 1
-    if count == 1:
-        return [values[last // 2]]
-    return [values[(2 * i * last + count - 1) // (2 * (count - 1))] for i in range(count)]
+def rate_axis(config: RunConfig, trials: int) -> Axis:
+    """The first task's rate and shares of it: three, or two where there are few trials."""
+    shares = SHARES if trials >= 6 else SHARES[1:] if trials >= 4 else SHARES[2:]
+    return Axis(RATE, tuple(float(f"{s * config.optim.lr:.3g}") for s in shares), is_rate=True)
 
 
-def best_sizes(sizes: Sequence[int], budget: int) -> tuple[int, ...]:
-    """How many values of each option: as many trials as allowed, then as balanced as possible.
-
-    >>> best_sizes([5], 6), best_sizes([3, 4], 6), best_sizes([5, 2], 6)
-    ((5,), (2, 3), (3, 2))
-    """
-    fitting = [
-        n
-        for n in product(*(range(1, size + 1) for size in sizes))
-        if math.prod(n) <= max(1, budget)
-    ]
-    return max(
-        fitting, key=lambda n: (math.prod(n), min(a / b for a, b in zip(n, sizes, strict=True)))
-    )
+def _check_not_given(options: Settings) -> None:
+    if options:
+        raise NsclError(f"{typed(options)}: that is what tune varies; leave it out")
 
 
-@dataclass(frozen=True)
-class TuningTrial:
-    """One point of a method's grid."""
-
-    point: Mapping[str, float]
-    variant: Variant
-
-
-def trials_of(
-    method: str, *, trials: int = TRIALS, options: Settings | None = None
-) -> list[TuningTrial]:
-    """The trials of a method; none where it declares no strength."""
-    return [
-        TuningTrial(
-            point, make_variant(method, {option_path(name): v for name, v in point.items()})
-        )
-        for point in points(method, trials=trials, options=options)
-    ]
+def typed(options: Settings) -> str:
+    """Options as they are typed."""
+    return " ".join(f"--method.{name} {value}" for name, value in options.items())
 
 
 def option_path(name: str) -> str:
-    """A declared name as it is typed: options of the method unless it says otherwise.
+    """A declared name as it is typed: an option of the method unless it says otherwise.
 
     >>> option_path("a"), option_path("optim.lr")
     ('method.a', 'optim.lr')
@@ -100,10 +74,8 @@ def option_path(name: str) -> str:
     return name if "." in name else f"method.{name}"
 
 
-def tuning_plan(
-    benchmark: str, trials: Sequence[TuningTrial], given: Mapping[str, Any], *, seed: int = 0
-) -> RunPlan:
-    """The trials as runs: the first tasks of a different class order."""
+def tuning_settings(benchmark: str, given: Mapping[str, Any]) -> Settings:
+    """The settings of all trials: the first tasks of another class order, data held out."""
     data = given.get("data", {})
     if data.get("order") == "natural":
         raise ConfigError(
@@ -111,8 +83,22 @@ def tuning_plan(
             "out (tuning takes a random order), or choose another one with --data.order-seed"
         )
     asked = data.get("tasks") or find_benchmark(benchmark).tasks or TASKS
-    settings = merge({"data": {**ORDER, "first": min(TASKS, asked)}}, given)
-    return RunPlan(benchmark, tuple(trial.variant for trial in trials), (seed,), settings)
+    return merge({"data": {**ORDER, "first": min(TASKS, asked), "holdout": HOLDOUT}}, given)
+
+
+def job_of(
+    method: str,
+    benchmark: str,
+    values: Mapping[str, float],
+    settings: Settings,
+    *,
+    seed: int,
+    side_by_side: int | None,
+) -> Job:
+    """The run of one trial."""
+    variant = make_variant(method, {option_path(name): v for name, v in values.items()})
+    plan = RunPlan(benchmark, (variant,), (seed,), settings)
+    return plan.jobs(side_by_side=side_by_side)[0]
 
 
 def chosen_settings(point: Mapping[str, float]) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, Self
 
 from pydantic import Field
 
 from nscl.errors import NsclError
-from nscl.results import slug, write_json
+from nscl.results import flat, slug, write_json
 from nscl.results.records.reading import check_schema, read_json
 from nscl.results.records.record import Name, Number, Seconds, checked, record
 from nscl.results.writing import make_folder
@@ -32,14 +33,9 @@ class TrialRecord:
     acc: Number | None = None
     bwt: Number | None = None
     seconds: Seconds | None = None
+    seed: int = 0
     error: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)  # further images used, old ones kept
-
-
-def best_trial(trials: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The best ACC, then the best BWT, then the first; None where all failed."""
-    alive = [trial for trial in trials if trial.acc is not None and trial.bwt is not None]
-    return max(alive, key=lambda trial: (trial.acc, trial.bwt), default=None)
 
 
 @record
@@ -55,16 +51,24 @@ class Tuned:
 
     @property
     def choice(self) -> TrialRecord:
-        """The trial whose values were chosen."""
-        found = best_trial(self.trials)
-        if found is None:
-            raise NsclError(f"no trial of {self.method} on {self.benchmark} has a result")
-        return found
+        """The first trial that has the chosen values."""
+        chosen = {**self.settings.get("options", {}), **flat(self.settings)}
+        for trial in self.trials:
+            if all(chosen.get(name) == value for name, value in trial.point.items()):
+                return trial
+        raise NsclError(f"no trial of {self.method} on {self.benchmark} has the chosen values")
+
+    @property
+    def acc(self) -> float:
+        """The mean ACC of the chosen values over their seeds."""
+        point = self.choice.point
+        return fmean(t.acc for t in self.trials if t.point == point and t.acc is not None)
 
     def write(self, path: Path) -> None:
         """Write the record, atomically."""
         make_folder(path.parent)
-        write_json(path, {"schema": SCHEMA, **asdict(self)})
+        trials = [_without_first_seed(asdict(trial)) for trial in self.trials]
+        write_json(path, {"schema": SCHEMA, **asdict(self), "trials": trials})
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -73,6 +77,11 @@ class Tuned:
         check_schema(values, known=SCHEMA, path=path)
         del values["schema"]
         return checked(cls, values, place=path, way_out=WAY_OUT)
+
+
+def _without_first_seed(trial: dict[str, Any]) -> dict[str, Any]:
+    # Records of before second seeds have no seed, and stay as they are.
+    return {name: value for name, value in trial.items() if name != "seed" or value}
 
 
 def tuned_path(root: Path, *, benchmark: str, preset: str, method: str) -> Path:
@@ -84,12 +93,12 @@ def tuned_path(root: Path, *, benchmark: str, preset: str, method: str) -> Path:
     return root / f"{slug(benchmark)}-{preset}" / f"{slug(method)}.json"
 
 
-def known_trials(path: Path, planned: set[str], *, force: bool) -> dict[str, TrialRecord]:
-    """Trials on record that need not be repeated; a record of other trials is an error."""
+def known_trials(path: Path, names: Sequence[str], *, force: bool) -> list[TrialRecord]:
+    """Trials on record that need not be repeated; a record of other settings is an error."""
     if force or not path.exists():
-        return {}
-    there = {trial.run: trial for trial in Tuned.read(path).trials}
-    if not there.keys() <= planned:
+        return []
+    there = list(Tuned.read(path).trials)
+    if any(set(trial.point) != set(names) for trial in there):
         raise TuningFileError(
             f"{path} records trials of another protocol or grid: "
             "add --force to replace it, or choose another folder with --out"

@@ -13,6 +13,7 @@ from nscl.methods.teacher import eval_mode
 class Frozen(Method):
     """The stability reference: BWT 0 with a head per task, the plasticity of a linear head."""
 
+    tunes_rate = False
     scenarios = ("task", "domain", "class")
 
     def parameter_groups(self, task: int) -> list[dict[str, Any]]:

@@ -12,6 +12,8 @@ from nscl.methods.base import Lab, Method, Options
 class Independent(Method):
     """BWT is 0 by construction; memory grows by one network per task."""
 
+    tunes_rate = False
+
     def __init__(self, lab: Lab, options: Options) -> None:
         super().__init__(lab, options)
         self._initial = _copy(lab.model.state_dict())

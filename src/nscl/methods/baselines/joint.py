@@ -30,6 +30,7 @@ class Joint(Method):
     """
 
     options_type = JointOptions
+    tunes_rate = False
     scenarios = ("task", "domain", "class")
 
     def __init__(self, lab: Lab, options: JointOptions) -> None:

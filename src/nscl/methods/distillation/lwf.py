@@ -44,7 +44,7 @@ class LwF(Method):
 
     options_type = LwFOptions
     scenarios = ("task", "class")
-    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {"strength": (0.1, 0.3, 1.0, 3.0, 10.0)}
+    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {"strength": (1.0, 3.0, 10.0, 30.0)}
 
     def __init__(self, lab: Lab, options: LwFOptions) -> None:
         super().__init__(lab, options)

@@ -54,7 +54,7 @@ class AdamNSCL(ProjectionMethod):
 
     options_type = AdamNSCLOptions
     scenarios: ClassVar[tuple[str, ...]] = ("task", "domain", "class")
-    tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0, 300.0)}
+    tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0)}
 
     def __init__(self, lab: Lab, options: AdamNSCLOptions) -> None:
         memory = Memory(

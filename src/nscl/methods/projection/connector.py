@@ -38,7 +38,7 @@ class Connector(AdamNSCL):
 
     options_type = ConnectorOptions
     scenarios = ("task", "domain")  # the mean of two networks is not a growing head
-    tuning: ClassVar = {"a": (3.0, 30.0, 300.0), "feature_coef": (0.1, 1.0, 10.0)}
+    tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0), "feature_coef": (1.0, 10.0)}
 
     def __init__(self, lab: Lab, options: ConnectorOptions) -> None:
         super().__init__(lab, options)

@@ -47,7 +47,7 @@ class GPM(ProjectionMethod):
 
     options_type = GPMOptions
     scenarios = ("task", "domain", "class")
-    tuning: ClassVar = {"threshold": (0.9, 0.95, 0.97, 0.99)}
+    tuning: ClassVar = {"threshold": (0.8, 0.9, 0.95, 0.97)}
 
     def __init__(self, lab: Lab, options: GPMOptions) -> None:
         memory = Memory(

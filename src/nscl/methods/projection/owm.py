@@ -62,7 +62,7 @@ class OWM(ProjectionMethod):
 
     options_type = OWMOptions
     scenarios = ("task", "domain", "class")
-    tuning: ClassVar = {"alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}
+    tuning: ClassVar = {"alpha": (0.01, 0.1, 1.0)}
 
     def __init__(self, lab: Lab, options: OWMOptions) -> None:
         exclude = unprotected_heads(lab)

@@ -29,7 +29,7 @@ class SGP(GPM):
     """A soft GPM: what is held is scaled, not forbidden."""
 
     options_type = SGPOptions
-    tuning: ClassVar = {"threshold": (0.95, 0.97, 0.99), "c": (1.0, 5.0, 10.0, 25.0)}
+    tuning: ClassVar = {"threshold": (0.8, 0.9, 0.95, 0.97), "c": (5.0, 10.0, 25.0)}
 
     def __init__(self, lab: Lab, options: SGPOptions) -> None:
         super().__init__(lab, options)

@@ -49,7 +49,7 @@ class EWC(ImportanceMethod[EWCOptions]):
 
     options_type = EWCOptions
     scenarios = ("task", "domain", "class")
-    tuning: ClassVar = {"strength": (10.0, 100.0, 1e3, 1e4, 1e5)}
+    tuning: ClassVar = {"strength": (30.0, 100.0, 300.0, 1e3, 3e3, 1e4)}
 
     def remember(self, task: int) -> None:
         """One pass over the task for its Fisher information."""

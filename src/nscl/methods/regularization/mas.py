@@ -43,7 +43,7 @@ class MAS(ImportanceMethod[MASOptions]):
 
     options_type = MASOptions
     scenarios = ("task", "domain", "class")
-    tuning: ClassVar = {"strength": (1e-3, 0.01, 0.1, 1.0, 10.0)}
+    tuning: ClassVar = {"strength": (0.01, 0.03, 0.1, 0.3, 1.0)}
 
     def remember(self, task: int) -> None:
         """One pass over the task's pictures."""

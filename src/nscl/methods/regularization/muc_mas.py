@@ -53,7 +53,7 @@ class MUCMAS(ImportanceMethod[MUCMASOptions]):
 
     options_type = MUCMASOptions
     kinds = ("images",)
-    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {"strength": (0.001, 0.01, 0.1, 1.0, 10.0)}
+    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {"strength": (0.01, 0.03, 0.1, 0.3, 1.0)}
 
     def __init__(self, lab: Lab, options: MUCMASOptions) -> None:
         super().__init__(lab, options)

@@ -49,10 +49,7 @@ class SI(PenaltyMethod[SIOptions]):
 
     options_type = SIOptions
     scenarios = ("task", "domain", "class")
-    tuning: ClassVar = {
-        "strength": (0.02, 0.2, 2.0, 20.0, 200.0),
-        "xi": (1e-4, 1e-3, 1e-2, 0.1),
-    }
+    tuning: ClassVar = {"strength": (0.2, 0.6, 2.0, 6.0, 20.0)}
 
     def __init__(self, lab: Lab, options: SIOptions) -> None:
         super().__init__(lab, options)

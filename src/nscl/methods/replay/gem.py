@@ -40,7 +40,7 @@ class GEM(Replay):
     """One constraint per old task; only the t × t Gram matrix and t products leave the device."""
 
     options_type = GEMOptions
-    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {"margin": (0.0, 0.1, 0.5, 1.0)}
+    tuning: ClassVar[Mapping[str, tuple[float, ...]]] = {"margin": (0.0, 0.5)}
 
     def __init__(self, lab: Lab, options: GEMOptions) -> None:
         super().__init__(lab, options)
