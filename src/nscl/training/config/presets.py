@@ -139,7 +139,7 @@ def newest(name: str, benchmark: str) -> str:
     ('cpu-2', 'cpu-1', 'quick')
     >>> newest("quik", "split-digits-5")
     Traceback (most recent call last):
-    nscl.training.config.schema.ConfigError: there is no preset 'quik' (did you mean 'quick'?)
+    nscl.training.config.errors.ConfigError: there is no preset 'quik' (did you mean 'quick'?)
     """
     if name in ("cpu", "cpu-2"):
         return "cpu-1" if has_texts(benchmark) else "cpu-2"
