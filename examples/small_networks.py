@@ -76,7 +76,7 @@ PROTECTIONS: dict[str, tuple[dict[str, Any] | None, float]] = {
 GRID: dict[str, tuple[dict[str, Any] | None, float]] = {
     "fine-tuning": (None, 0.0),
     **{f"Penalty({s:g})": ({"rule": nscl.Penalty(s)}, 0.0) for s in (1.0, 3.0, 5.0, 10.0, 30.0)},
-    **{f"Budget({d:g})": ({"rule": nscl.Budget(d)}, 0.0) for d in (0.001, 0.003, 0.01, 0.03)},
+    **{f"Budget({d:g})": ({"rule": nscl.Budget(d)}, 0.0) for d in (3e-4, 1e-3, 3e-3, 0.01)},
 }
 
 

@@ -105,11 +105,11 @@ def test_after_a_stop_and_resume_it_is_one_run_with_every_row_once(
     process.communicate(timeout=240)
     (folder,) = (tmp_path / "runs").iterdir()
     assert not RunDirectory(folder).is_finished
-    before = described(folder).run_id
+    before = offline_file(folder).stem  # the file itself may hold nothing yet
     again = nscl("resume", str(folder), cwd=tmp_path)
     _, errors = again.communicate(timeout=240)
     assert again.returncode == 0, errors
-    assert described(folder).run_id == before
+    assert offline_file(folder).stem == before == f"run-{described(folder).run_id}"
     assert history(folder) == recorded(folder)
     assert len(history(folder)) == 8
 
