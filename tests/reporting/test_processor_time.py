@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 RUNS = Path(__file__).parents[2] / "results" / "split-cifar100-10"
-SECONDS = 10.0  # on a quiet machine: measured 5 to 7, and 22 before figures became sheets
+SECONDS = 10.0  # on a quiet machine, where 7.3 were measured
 BUSY = 1.4  # processes that share a core take longer for the same work
 
 

@@ -1,8 +1,7 @@
 """A run of W&B: project ``nscl``, named like the run, with the same id whenever it continues.
 
 Online, W&B says how many records it has, and the others follow. Offline it cannot know: the folder
-that a killed process left is replaced by one with all records. ``wandb sync`` then finds one
-folder, which replaces what W&B may have of the run.
+that a killed process left is replaced by one with all records, under the same id.
 """
 
 import os
