@@ -53,6 +53,7 @@ def test_a_real_process_leaves_with_the_exit_code(tmp_path: Path) -> None:
     ("problem", "code", "words"),
     [
         (InterruptedRunError("stopped", 143), 143, "nscl: stopped\n"),
+        (KeyboardInterrupt(), 130, "nscl: interrupted\n"),
         (BrokenPipeError(), 0, ""),
     ],
 )

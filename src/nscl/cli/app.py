@@ -76,6 +76,7 @@ def _app() -> "cyclopts.App":
         name="nscl",
         version=f"nscl {__version__}",
         help="Train a network on something new, without forgetting the old.",
+        suppress_keyboard_interrupt=False,  # it would leave without a word
     )
     app.register_install_completion_command(name="--install-completion")
     for name, text in COMMANDS.items():
