@@ -121,12 +121,20 @@ def test_a_method_has_a_page_with_its_options_and_presets(method: str) -> None:
 
 
 def test_numbers_of_a_method_are_the_rows_of_the_results() -> None:
-    results = (ROOT / "docs/results.md").read_text(encoding="utf-8")
+    results = (ROOT / "docs/results-first-edition.md").read_text(encoding="utf-8")
     rows = [line for line in results.splitlines() if re.match(r"\| gem(\\\*)? \|", line)]
     page = method_pages()["methods/gem.md"]
     shown = [line for line in page.splitlines() if line in rows]
     assert len(shown) >= 2
-    assert "[Ten tasks](results.md#ten-tasks):" in page
+    assert "[Ten tasks](results-first-edition.md#ten-tasks) (first edition):" in page
+    assert not doctest.testmod(hook("method_pages")).failed
+
+
+def test_numbers_of_a_method_have_its_variants_in_one_table() -> None:
+    page = method_pages()["methods/nscl.md"]
+    first, second = re.findall(r"^\| nscl.*", page, re.MULTILINE)[:2]
+    assert first.startswith("| nscl: ") and second.startswith("| nscl without ")
+    assert "(results.md#beside-lwf-five-tasks-of-cifar-100):" in page
 
 
 def test_docstrings_become_markdown() -> None:

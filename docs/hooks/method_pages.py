@@ -11,6 +11,7 @@ from nscl.methods.registry import METHODS, MethodInfo
 
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 BASELINES = ("finetune", "joint", "independent", "frozen")
+RESULTS = ("results.md", "results-first-edition.md")
 KEEPS = {"nothing": "nothing", "parameters": "parameters, no old data", "data": "old data"}
 
 
@@ -23,7 +24,7 @@ def method_page(info: MethodInfo, root: Path) -> str:
         "## Specification",
         specification(info.name, (root / "docs/methods.md").read_text(encoding="utf-8")),
         *presets(root / f"src/nscl/methods/presets/{info.name}.toml"),
-        *numbers(info.name, (root / "docs/results.md").read_text(encoding="utf-8")),
+        *numbers(info.name, root / "docs"),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -57,29 +58,46 @@ def presets(file: Path) -> Iterator[str]:
         yield f"```toml\n{file.read_text(encoding='utf-8').strip()}\n```"
 
 
-def numbers(name: str, text: str) -> Iterator[str]:
+def numbers(name: str, docs: Path) -> Iterator[str]:
     """The method's rows in the tables of results, each under the section it stands in."""
-    rows = list(_rows(name, text))
+    rows = [
+        (page, title, table)
+        for page in RESULTS
+        for title, table in _rows(name, (docs / page).read_text(encoding="utf-8"))
+    ]
     if rows:
         yield "## Numbers"
         yield "From [Results](results.md), where each table has its command and its conditions."
-    for title, table in rows:
-        yield f"[{title}](results.md#{_anchor(title)}):"
+    for page, title, table in rows:
+        edition = " (first edition)" if page != RESULTS[0] else ""
+        yield f"[{title}]({page}#{_anchor(title)}){edition}:"
         yield table
 
 
 def _rows(name: str, text: str) -> Iterator[tuple[str, str]]:
-    title, head = "", ""
-    before = ""
+    """Sections and their tables of methods, as far as these are about the method."""
+    title, head, before = "", "", ""
+    found: dict[tuple[str, str], list[str]] = {}
     for line in text.splitlines():
         if line.startswith("#"):
             title = line.lstrip("# ")
         if line.startswith("|---"):
             head = f"{before}\n{line}"
-        first = line.strip("| ").split(" |")[0].removesuffix(r"\*")
-        if first == name and head.startswith("| method |"):
-            yield title, f"{head}\n{line}"
+        if head.startswith("| method |") and _is_about(name, line):
+            found.setdefault((title, head), []).append(line)
         before = line
+    for (section, top), lines in found.items():
+        yield section, "\n".join([top, *lines])
+
+
+def _is_about(name: str, line: str) -> bool:
+    """Whether a row is of the method itself, or of a variant of it: `ewc, frozen`.
+
+    >>> [_is_about("gem", f"| {first} | 1 |") for first in ("gem", r"gem\\*", "GEM 5", "gem-x")]
+    [True, True, True, False]
+    """
+    first = line.strip("| ").split(" |")[0].removesuffix(r"\*")
+    return line.startswith("|") and bool(re.match(rf"{name}($|[ ,:])", first, re.IGNORECASE))
 
 
 def _anchor(title: str) -> str:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 # σ: beyond this, frozen statistics kept more of the old than they cost of the new wherever both
-# were measured (docs/results.md, "The default" and "Adam-NSCL's switches").
+# were measured (docs/results.md, "The default"; docs/results-first-edition.md,
+# "Adam-NSCL's switches").
 LARGE_SHIFT = 1.0
 
 
