@@ -133,7 +133,8 @@ def test_numbers_of_a_method_are_the_rows_of_the_results() -> None:
 def test_numbers_of_a_method_have_its_variants_in_one_table() -> None:
     page = method_pages()["methods/nscl.md"]
     first, second = re.findall(r"^\| nscl.*", page, re.MULTILINE)[:2]
-    assert first.startswith("| nscl: ") and second.startswith("| nscl without ")
+    assert first.startswith("| nscl: ")
+    assert second.startswith("| nscl without ")
     assert "(results.md#beside-lwf-five-tasks-of-cifar-100):" in page
 
 

@@ -93,7 +93,7 @@ def _rows(name: str, text: str) -> Iterator[tuple[str, str]]:
 def _is_about(name: str, line: str) -> bool:
     """Whether a row is of the method itself, or of a variant of it: `ewc, frozen`.
 
-    >>> [_is_about("gem", f"| {first} | 1 |") for first in ("gem", r"gem\\*", "GEM 5", "gem-x")]
+    >>> [_is_about("gem", f"| {first} | 1 |") for first in ("gem", "GEM 5", "gem, 5", "gem-x")]
     [True, True, True, False]
     """
     first = line.strip("| ").split(" |")[0].removesuffix(r"\*")
