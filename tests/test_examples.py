@@ -1,5 +1,6 @@
 """Every example runs as a real process and reaches the numbers it promises."""
 
+import json
 import os
 import re
 import subprocess
@@ -134,3 +135,16 @@ def test_the_readme_shows_what_the_picture_measures(tmp_path: Path) -> None:
         assert mean(gaps) < 2
     assert (tmp_path / "two_tasks.png").stat().st_size > 10_000
     assert (tmp_path / "two_tasks.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+@pytest.mark.slow
+def test_where_running_statistics_should_be_frozen(tmp_path: Path) -> None:
+    """Another kind of pictures moves them far, and frozen ones then have the better mean."""
+    path = tmp_path / "outcomes.json"
+    run(EXAMPLES / "running_statistics.py", "--seeds", "1", "--json", path)
+    found = json.loads(path.read_text(encoding="utf-8"))
+    update, freeze = ([found[mode][wash][0] for wash in ("0", "0.8")] for mode in found)
+    assert update[0]["shift"] < update[1]["shift"]
+    assert freeze[1]["shift"] == 0
+    gains = [after["old"] + after["new"] for after in (update[1], freeze[1])]
+    assert gains[0] + 4 < gains[1]
