@@ -28,6 +28,7 @@ COMMITTED = {path.parent.name: path for path in (ROOT / "results").rglob("config
 FINISHED = {  # runs of a plan that are committed; those of `nscl tune` have no plan file
     "nscl": 15,
     "nscl-lwf": 4,
+    "preset-cpu-2": 4,
     "split-cifar100-10": 20,
     "split-cifar100-10-ablations": 29,
     "split-cifar100-10-losses": 3,
