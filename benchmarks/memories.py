@@ -34,7 +34,7 @@ def papers(model: nn.Module, *, tasks: int, offload: Literal["disk"] | None = No
     """The paper's memory, whatever the defaults are: a hard rule on every step."""
     hard = Memory(
         model, rule=Ratio(10.0), factors="input", every=1, acts_on="step", norms="ewc",
-        offload=offload,
+        statistics="update", offload=offload,
     )  # fmt: skip
     return filled(hard, tasks=tasks)
 
@@ -42,8 +42,9 @@ def papers(model: nn.Module, *, tasks: int, offload: Literal["disk"] | None = No
 def papers_displaced(model: nn.Module, *, every: int) -> Memory:
     """The paper's rule on the total displacement, once in ``every`` steps."""
     hard = Memory(
-        model, rule=Ratio(10.0), factors="input", every=every, acts_on="displacement", norms="ewc"
-    )
+        model, rule=Ratio(10.0), factors="input", every=every, acts_on="displacement", norms="ewc",
+        statistics="update",
+    )  # fmt: skip
     return filled(hard)
 
 

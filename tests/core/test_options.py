@@ -79,7 +79,7 @@ def test_options_are_plain_data() -> None:
         "acts_on": "step",
         "scale": "none",
         "norms": "ewc",
-        "statistics": "update",
+        "statistics": "freeze",
         "unsupported": "error",
         "exclude": ["bias"],
         "rank": None,

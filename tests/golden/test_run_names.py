@@ -29,6 +29,7 @@ FINISHED = {  # runs of a plan that are committed; those of `nscl tune` have no 
     "nscl": 15,
     "nscl-lwf": 4,
     "preset-cpu-2": 4,
+    "running-statistics": 6,
     "split-cifar100-10": 20,
     "split-cifar100-10-ablations": 29,
     "split-cifar100-10-losses": 3,

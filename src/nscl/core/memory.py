@@ -71,7 +71,7 @@ class Memory(StoredMemory):
         acts_on: ActsOn | None = None,
         scale: Scale = "none",
         norms: Norms = "ewc",
-        statistics: StatisticsMode = "update",
+        statistics: StatisticsMode = "freeze",
         unsupported: Unsupported = "error",
         exclude: Sequence[str] = (),
         rank: int | None = None,

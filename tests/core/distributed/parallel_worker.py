@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import nscl
@@ -86,10 +87,15 @@ def a_rank_without_data(rank: int, folder: Path) -> Any:
     return {"state": memory.state_dict(), "none": none}
 
 
+def count_hooks(model: nn.Module) -> int:
+    return sum(len(module._forward_hooks) for module in model.modules())
+
+
 @scenario
 def an_error_on_one_rank(rank: int, folder: Path) -> Any:
     memory, optimizer = protected(cases.build(cases.Branches))
     memory.model.batch_norm.running_mean.fill_(float(rank))
+    hooks = count_hooks(memory.model)
     mine = cases.batches()[rank::2]
     broken = copy.deepcopy(mine)
     if rank == 1:
@@ -105,7 +111,7 @@ def an_error_on_one_rank(rank: int, folder: Path) -> Any:
         "loader": message(lambda: memory.remember(interrupted())),
         "tasks": memory.tasks,
         "tensors": len(memory.state_dict()["tensors"]),
-        "hooks": sum(len(m._forward_hooks) for m in memory.model.modules()),
+        "hooks": count_hooks(memory.model) - hooks,
         "mean": memory.model.batch_norm.running_mean.clone(),
     }
     memory.remember(mine)

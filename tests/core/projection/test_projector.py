@@ -66,7 +66,7 @@ def protected(
 ) -> tuple[nn.Module, torch.optim.Optimizer, nscl.Memory]:
     model = network()
     optimizer = torch.optim.Adam(model.parameters(), 0.05)
-    memory = nscl.Memory(model, projector=given, keep_covariances=keep)
+    memory = nscl.Memory(model, projector=given, keep_covariances=keep, statistics="update")
     memory.protect(optimizer)
     return model, optimizer, memory
 
@@ -148,7 +148,7 @@ def test_the_state_brings_everything_back(keep: bool) -> None:
     )
     model, optimizer, memory = protected(given, keep=keep)
     memory.remember([batch()])
-    again = nscl.Memory(model, projector=Given(), keep_covariances=keep)
+    again = nscl.Memory(model, projector=Given(), keep_covariances=keep, statistics="update")
     again.protect(torch.optim.SGD(model.parameters(), 0.1))
     again.load_state_dict(memory.state_dict())
     step(model, optimizer)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 import nscl
-from nscl.errors import UnsupportedError
+from nscl.errors import StatisticsWarning
 from tests.core.protected_scene import (
     Scene,
     mlp,
@@ -127,13 +127,12 @@ def test_held_statistics_reach_layers_added_later() -> None:
     assert torch.equal(scene.model[1].running_mean, held[1])
 
 
-def test_a_refused_protection_leaves_nothing_behind() -> None:
+def test_a_layer_without_statistics_to_hold_is_warned_about() -> None:
     model = with_batch_norm()
     model.append(nn.BatchNorm1d(3, track_running_stats=False).double())
-    memory = nscl.Memory(model, rule=nscl.Ratio(), statistics="freeze")
-    optimizer = sgd(model.parameters())
-    with pytest.raises(UnsupportedError, match="cannot hold '4': it has track_running_stats=False"):
-        memory.protect(optimizer)
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model)
-    assert not optimizer._optimizer_step_pre_hooks
-    assert memory.report().optimizers == ()
+    memory = nscl.Memory(model, rule=nscl.Ratio())
+    with pytest.warns(StatisticsWarning, match="4 always normalises with the batch"):
+        protection = memory.protect(sgd(model.parameters()))
+    assert [bool(layer._forward_hooks) for layer in model] == [False, True, False, False, False]
+    protection.remove()
+    assert not any(layer._forward_hooks or layer._forward_pre_hooks for layer in model)

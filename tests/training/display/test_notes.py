@@ -30,7 +30,8 @@ class Plain:
         (
             {"method": "nscl"},
             [
-                "note: nscl.Memory(model) alone has Penalty(5); this method adds distillation of "
+                "note: nscl.Memory(model) alone has Penalty(5), and holds the statistics of batch "
+                "norm, which --bn-stats decides here; this method adds distillation of "
                 "old answers (kd 3) and a warm-up of new heads (0.25 of the epochs), and has "
                 "strength 1, chosen together with them"
             ],
@@ -39,7 +40,8 @@ class Plain:
             {"method": "nscl", "options": {"strength": 2.5}},
             [
                 "note: options unlike the defaults of nscl: strength = 2.5 (default 1)",
-                "note: nscl.Memory(model) alone has Penalty(5); this method adds distillation of "
+                "note: nscl.Memory(model) alone has Penalty(5), and holds the statistics of batch "
+                "norm, which --bn-stats decides here; this method adds distillation of "
                 "old answers (kd 3) and a warm-up of new heads (0.25 of the epochs), and has "
                 "strength 2.5",
             ],

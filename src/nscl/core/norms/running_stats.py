@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from nscl.core.model.layer_types import running_statistics
-from nscl.errors import UnsupportedError
 
 Statistics = Mapping[str, Mapping[str, Tensor]]  # norm layer → running_mean, running_var
 
@@ -77,17 +76,27 @@ def _always_on() -> Hold:
     return Hold(_always, copies=True)
 
 
+def without_statistics(norms: Mapping[str, nn.Module]) -> list[str]:
+    """Layers that always normalise with the batch at hand: nothing they keep could be held.
+
+    An instance norm without statistics is none of them: it treats every sample by itself.
+
+    >>> without_statistics({"bn": nn.BatchNorm1d(2, track_running_stats=False)})
+    ['bn']
+    """
+    return [
+        name
+        for name, module in norms.items()
+        if getattr(module, "track_running_stats", None) is False
+        and not running_statistics(module)
+        and not isinstance(module, nn.modules.instancenorm._InstanceNorm)
+    ]
+
+
 def freeze(
-    name: str, module: nn.Module, is_on: Callable[[], bool], *, copies: bool = False
+    module: nn.Module, is_on: Callable[[], bool], *, copies: bool = False
 ) -> list[RemovableHandle]:
     """Make a layer normalise with its running statistics while training, when ``is_on()``."""
-    if not running_statistics(module) and getattr(module, "track_running_stats", None) is False:
-        if isinstance(module, nn.modules.instancenorm._InstanceNorm):
-            return []  # normalises every sample by itself: there are no statistics to hold
-        raise UnsupportedError(
-            f"statistics='freeze' cannot hold '{name}': it has track_running_stats=False and "
-            "always normalises with the batch; use statistics='update' or track statistics"
-        )
     hold = Hold(is_on, copies=copies)
     return [
         module.register_forward_pre_hook(hold.before, prepend=True),
@@ -107,19 +116,15 @@ class Holding:
     def take(
         self, norms: Mapping[str, nn.Module], is_on: Callable[[str], bool], *, copies: bool = False
     ) -> None:
-        """Hold these layers too, while ``is_on(name)``: all or, where one cannot be held, none.
+        """Hold these layers too, while ``is_on(name)``.
 
         With ``copies``, copies of the layers are held too, always.
         """
         added = {name: module for name, module in norms.items() if module not in self._hooks}
         if added:
             retrace()
-        try:
-            for name, module in added.items():
-                self._hooks[module] = freeze(name, module, partial(is_on, name), copies=copies)
-        except UnsupportedError:
-            self._let_go(added.values())
-            raise
+        for name, module in added.items():
+            self._hooks[module] = freeze(module, partial(is_on, name), copies=copies)
 
     def release(self) -> None:
         """Let all layers go."""

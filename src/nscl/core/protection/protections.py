@@ -21,10 +21,11 @@ from nscl.core.checks.unprotected_updates import (
 )
 from nscl.core.forgetting.measure import measure_shifts
 from nscl.core.model.inventory import Inventory
+from nscl.core.model.layer_types import running_statistics
 from nscl.core.norms import running_stats
 from nscl.core.protection.live_state import LiveState
 from nscl.core.protection.step_hooks import Protection
-from nscl.core.report.statistics import describe_large_shifts
+from nscl.core.report.statistics import describe_large_shifts, describe_untracked
 from nscl.core.state import State
 from nscl.errors import NsclWarning, StatisticsWarning
 
@@ -69,9 +70,16 @@ class Protections:
             protection.flush()
 
     def hold_statistics(self, found: Inventory) -> None:
-        """Let norm layers normalise with the statistics that are remembered, if asked for."""
+        """Let norm layers normalise with the statistics that are remembered, unless they may move.
+
+        Layers that keep none have none to hold; it matters where they normalise with the batch.
+        """
         if self._freezes_statistics:
-            self._holding.take(found.measured_norms, self._has_statistics)
+            norms = found.measured_norms
+            kept = {name: module for name, module in norms.items() if running_statistics(module)}
+            self._holding.take(kept, self._has_statistics)
+            for message in describe_untracked(running_stats.without_statistics(norms)):
+                warnings.warn(message, StatisticsWarning, stacklevel=3)
 
     def _has_statistics(self, norm: str) -> bool:
         return norm in self._live.state.statistics

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-# σ: beyond this, frozen statistics had the better mean over old and new by two points and more
+from nscl.core.report.names import listed
+
+# σ: beyond this, frozen statistics had the better mean over old and new by 1.8 points and more
 # (docs/results.md, "Running statistics").
 LARGE_SHIFT = 0.5
 
@@ -35,6 +37,20 @@ def describe_large_shifts(statistics: Sequence[Shift]) -> Iterator[str]:
             f"running statistics of {large[0].name} moved by {large[0].shift:.3g} σ since the last "
             f"remember{more if len(large) > 1 else ''}: old outputs move with them, even where "
             "weights are held; statistics='freeze' holds them too"
+        )
+
+
+def describe_untracked(names: Sequence[str]) -> Iterator[str]:
+    """What it means that these layers keep no statistics which could be held.
+
+    >>> next(describe_untracked(["bn"]))[:36]
+    'bn always normalises with the batch '
+    """
+    if names:
+        yield (
+            f"{listed(names)} always normalises with the batch (track_running_stats=False): "
+            "nothing holds what old inputs give there; track statistics, or say "
+            "statistics='update' to train without this warning"
         )
 
 

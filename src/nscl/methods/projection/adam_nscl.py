@@ -63,6 +63,7 @@ class AdamNSCL(ProjectionMethod):
             acts_on=options.acts_on,
             scale=options.scale,
             norms=options.norms,
+            statistics="update",  # the run's own bn_stats decides
             exclude=unprotected_heads(lab),
         )
         super().__init__(lab, options, memory)

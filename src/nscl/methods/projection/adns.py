@@ -91,7 +91,11 @@ class AdNS(ProjectionMethod):
 
     def __init__(self, lab: Lab, options: AdNSOptions) -> None:
         memory = Memory(
-            lab.model, norms=options.norms, exclude=unprotected_heads(lab), projector=self.project
+            lab.model,
+            norms=options.norms,
+            statistics="update",  # the run's own bn_stats decides
+            exclude=unprotected_heads(lab),
+            projector=self.project,
         )
         super().__init__(lab, options, memory)
         self.choices = options

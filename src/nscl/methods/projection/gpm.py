@@ -53,6 +53,7 @@ class GPM(ProjectionMethod):
         memory = Memory(
             lab.model,
             norms=options.norms,
+            statistics="update",  # the run's own bn_stats decides
             exclude=unprotected_heads(lab),
             projector=self.project,
             keep_covariances=False,

@@ -68,7 +68,13 @@ class OWM(ProjectionMethod):
         exclude = unprotected_heads(lab)
         self._online = _Online(lab.model, options, exclude) if options.mode == "online" else None
         memory = (
-            Memory(lab.model, rule=Ridge(options.alpha), norms=options.norms, exclude=exclude)
+            Memory(
+                lab.model,
+                rule=Ridge(options.alpha),
+                norms=options.norms,
+                statistics="update",  # the run's own bn_stats decides
+                exclude=exclude,
+            )
             if self._online is None
             else self._online.memory
         )
@@ -148,6 +154,7 @@ class _Online:
         self.memory = Memory(
             model,
             norms=options.norms,
+            statistics="update",  # the run's own bn_stats decides
             exclude=exclude,
             projector=self.project,
             keep_covariances=False,
