@@ -45,8 +45,8 @@ class NSCLOptions(Options):
         name = "drift" if self.rule == "budget" else "strength"
         usual = ", chosen together with them" if self == NSCLOptions() else ""
         return (
-            f"nscl.Memory(model) alone has Penalty({Penalty().strength:g}), and holds the statistics "
-            "of batch norm, which --bn-stats decides here; this method adds "
+            f"nscl.Memory(model) alone has Penalty({Penalty().strength:g}), and holds the "
+            "statistics of batch norm, which --bn-stats decides here; this method adds "
             f"distillation of old answers (kd {self.kd:g}) and a warm-up of new heads "
             f"({self.warmup:g} of the epochs), and has {name} {self.strength:g}{usual}"
         )
