@@ -14,6 +14,7 @@ from nscl.data.batches import Batches
 from nscl.data.inputs import Inputs
 from nscl.errors import StatisticsWarning
 from nscl.methods.base import Lab, Method, Options, Phase
+from nscl.methods.running_averages import RunningAverages
 
 
 class ProjectionMethod(Method):
@@ -22,6 +23,7 @@ class ProjectionMethod(Method):
     def __init__(self, lab: Lab, options: Options, memory: Memory) -> None:
         super().__init__(lab, options)
         self.memory = memory
+        self.averages = RunningAverages()  # of what a subclass adds in its loss
         self._protection: Protection | None = None
         self._protected: Optimizer | None = None  # a protection alone does not keep it alive
 
@@ -57,9 +59,10 @@ class ProjectionMethod(Method):
             self.remember(self.batches(task, augment=augment), task, batch_mean=batch_mean)
 
     def metrics(self) -> dict[str, float]:
-        """Free directions, and how far old outputs have moved since the last task."""
+        """Free directions, how far old outputs have moved since the last task, and averages."""
+        averages = self.averages.read()
         if not self.memory.tasks:
-            return {}
+            return averages
         total = self.memory.report().total
         forgetting = self.memory.forgetting()
         shifts = [s.shift for s in forgetting.statistics]
@@ -70,6 +73,7 @@ class ProjectionMethod(Method):
             "drift": forgetting.total.relative,
             "statistics_shift": max(shifts, default=0.0),
             **({} if predicted is None else {"old_loss_rise": predicted}),
+            **averages,
         }
 
     def spectra(self) -> Mapping[str, tuple[Tensor, Tensor]]:
@@ -90,13 +94,16 @@ class ProjectionMethod(Method):
             self.memory.load_state_dict(state)
 
     def epoch_state(self) -> dict[str, Any]:
-        """Steps that wait to be treated."""
-        return {"pending": self._protection.state_dict() if self._protection else {}}
+        """Steps that wait to be treated, and averages of an unfinished epoch."""
+        pending = self._protection.state_dict() if self._protection else {}
+        return {"pending": pending, "meter": self.averages.state_dict()}
 
     def load_epoch_state(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
         if self._protection is not None and state.get("pending"):
             self._protection.load_state_dict(state["pending"])
+        if "meter" in state:
+            self.averages.load_state_dict(state["meter"])
 
     def close(self) -> None:
         """Remove the protection."""

@@ -13,7 +13,7 @@ backbone is.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -25,7 +25,6 @@ from nscl.core.memory import Memory
 from nscl.core.projection.rules import Budget, Penalty
 from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
 from nscl.methods.projection.base import ProjectionMethod, unprotected_heads
-from nscl.methods.running_averages import RunningAverages
 from nscl.methods.teacher import eval_features
 
 
@@ -74,7 +73,6 @@ class NSCL(ProjectionMethod):
         )
         super().__init__(lab, options, memory)
         self.choices = options
-        self.averages = RunningAverages()
         # Where tasks have the same classes, the old answer contradicts the new label of an image.
         self._adds_classes = lab.stream.scenario != "domain"
         self._grows = lab.stream.scenario == "class"
@@ -115,16 +113,3 @@ class NSCL(ProjectionMethod):
         """Add the task to the memory."""
         self.memory.flush()
         self.remember_task(task)
-
-    def metrics(self) -> dict[str, float]:
-        """What any memory shows, and the mean distillation loss before its weight."""
-        return {**super().metrics(), **self.averages.read()}
-
-    def epoch_state(self) -> dict[str, Any]:
-        """Figures of an epoch that was stopped half-way, beside the steps that wait."""
-        return {**super().epoch_state(), "meter": self.averages.state_dict()}
-
-    def load_epoch_state(self, state: Mapping[str, Any]) -> None:
-        """Take them back."""
-        super().load_epoch_state(state)
-        self.averages.load_state_dict(state["meter"])
