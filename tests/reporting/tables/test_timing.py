@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nscl.reporting import Section, gather, make_table, sections
+from nscl.reporting.page.charts.curves import time_card
 from nscl.reporting.tables.timing import caveat, is_quiet, load_of_others
 from tests.reporting.making import make_run
 
@@ -29,6 +30,7 @@ def test_a_quiet_machine_needs_no_caveat(tmp_path: Path) -> None:
     found = section(tmp_path, QUIET, QUIET)
     assert has_times(found)
     assert caveat(found.series) == ""
+    assert [card.title for card in time_card(found)] == ["Time per step"]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,7 @@ def test_one_busy_or_unknown_run_is_enough(
     found = section(tmp_path, QUIET, other)
     assert not has_times(found)
     assert caveat(found.series) == f"{words}: the time of a step is left out."
+    assert [card.title.partition(" (")[2][:5] for card in time_card(found)] == ["rough"]
 
 
 def test_where_every_row_shows_a_spread_times_stay_with_a_caveat(tmp_path: Path) -> None:

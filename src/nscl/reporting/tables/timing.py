@@ -41,6 +41,11 @@ def times_are_shown(series: Sequence[Series]) -> bool:
     return is_quiet(series) or all(len(each.finished) > 1 for each in series)
 
 
+def how_rough(series: Sequence[Series]) -> str:
+    """What stands behind the title of a chart of times; empty if the machine was quiet."""
+    return "" if is_quiet(series) else " (rough: of a machine that was or may have been shared)"
+
+
 def caveat(series: Sequence[Series]) -> str:
     """What a reader must know about seconds; empty if the machine was quiet."""
     if not series or is_quiet(series):

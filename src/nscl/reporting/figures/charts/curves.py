@@ -19,6 +19,7 @@ from nscl.reporting.figures.style import (
 from nscl.reporting.plot_data.curves import acc_curve, step_times, task_curve
 from nscl.reporting.plot_data.spectral import evenly
 from nscl.reporting.series import Section
+from nscl.reporting.tables.timing import how_rough
 
 MOST_TASKS, HEIGHT = 9, 2.5
 
@@ -66,6 +67,7 @@ def step_time(section: Section, standing: Sequence[bool] = ()) -> Figure:
     found.draw_curves(ax, 1, {i: m.data for i, m in enumerate(found.members)})
     ax.set_ylim(bottom=0)
     ax.set_ylabel("time per step (ms)")
+    ax.set_title(how_rough(section.shown).strip(" ()"), loc="right")
     task_axis(ax, max(len(m.data) for m in found.members), "task")
     legend(figure, found.handles())
     return figure

@@ -24,6 +24,7 @@ from nscl.reporting.page.charts.theme import (
 from nscl.reporting.plot_data import curves, sweeps
 from nscl.reporting.plot_styles import first_styles
 from nscl.reporting.series import Section
+from nscl.reporting.tables.timing import how_rough
 
 
 def acc_card(section: Section) -> Iterator[Card]:
@@ -74,7 +75,7 @@ def time_card(section: Section) -> Iterator[Card]:
         heading="'task ' + datum.x",
         within=(0, LIMIT),
     )
-    yield Card("times", "Time per step", spec)
+    yield Card("times", f"Time per step{how_rough(section.shown)}", spec)
 
 
 def sweep_cards(section: Section) -> Iterator[Card]:
