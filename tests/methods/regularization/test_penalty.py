@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from nscl.methods.base import Batch, Phase
-from nscl.methods.regularization.penalty import Parabola, PenaltyMethod
+from nscl.methods.regularization.penalty import PenaltyMethod, QuadraticPenalty
 from nscl.training.config.build import build_config
 from nscl.training.experiment import run
 from nscl.training.process.device import Ranks
@@ -34,38 +34,38 @@ terms = st.lists(
 
 @given(terms, st.floats(-5, 5))
 def test_a_sum_of_parabolas_is_a_parabola(tasks: list[tuple[float, float]], at: float) -> None:
-    bowl = Parabola()
+    penalty = QuadraticPenalty()
     for importance, centre in tasks:
-        bowl.add({"w": _number(importance)}, {"w": _number(centre)})
+        penalty.add({"w": _number(importance)}, {"w": _number(centre)})
     w = nn.Parameter(_number(at))
     slow = torch.stack([0.5 * f * (w - c) ** 2 for f, c in tasks]).sum()
     slow.backward()
     assert w.grad is not None
     expected, w.grad = w.grad, None
-    bowl.add_gradient({"w": w}, 3.0)
+    penalty.add_gradient({"w": w}, 3.0)
     size = 1e-9 * (1 + sum(f for f, _ in tasks))
     torch.testing.assert_close(w.grad, 3.0 * expected, rtol=1e-9, atol=size)
-    assert bowl.value({"w": w}) == pytest.approx(slow.item(), rel=1e-9, abs=25 * size)
+    assert penalty.value({"w": w}) == pytest.approx(slow.item(), rel=1e-9, abs=25 * size)
 
 
 @given(terms, st.floats(0, 1))
 def test_moving_keeps_one_centre(tasks: list[tuple[float, float]], keep: float) -> None:
-    bowl, importance = Parabola(), 0.0
+    penalty, importance = QuadraticPenalty(), 0.0
     for new, centre in tasks:
-        bowl.move({"w": _number(new)}, {"w": _number(centre)}, keep=keep)
+        penalty.move({"w": _number(new)}, {"w": _number(centre)}, keep=keep)
         importance = keep * importance + new
-    assert bowl.centre["w"].item() == tasks[-1][1]
-    assert bowl.importance["w"].item() == pytest.approx(importance)
+    assert penalty.centre["w"].item() == tasks[-1][1]
+    assert penalty.importance["w"].item() == pytest.approx(importance)
 
 
 def test_float32_does_not_lose_the_gradient_near_the_centre() -> None:
     """ΣF·w − ΣF·w* would: both products are rounded before they are subtracted."""
-    bowl, weight = Parabola(), torch.tensor([1.1])
+    penalty, weight = QuadraticPenalty(), torch.tensor([1.1])
     for _ in range(20):
-        bowl.add({"w": torch.tensor([1e4])}, {"w": weight})
+        penalty.add({"w": torch.tensor([1e4])}, {"w": weight})
     w = nn.Parameter(weight + 2.0**-20)
     w.grad = torch.zeros(1)
-    bowl.add_gradient({"w": w}, 1.0)
+    penalty.add_gradient({"w": w}, 1.0)
     assert w.grad.item() == pytest.approx(2e5 * (w - weight).item(), rel=1e-5)
 
 

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from nscl.core.distributed.fsdp import local, local_rows
 from nscl.core.norms.fisher import Anchor
+from nscl.core.norms.parabola import Parabola
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class NormPenalty:
     def add_penalty_grad(self, optimizer: Optimizer) -> None:
         """Add the penalty's gradient, in the scale and with the sign that ``step`` will expect."""
         groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-        for parameter, anchor in self._targets:
+        for parameter, parabola in self._targets:
             own = parameter.grad
             if own is not None:
                 group = groups[id(parameter)]
                 rate = group.get("lr")  # some optimizers have none, or find their own
-                pull = anchor.gradient(
+                pull = parabola.gradient(
                     local(parameter.detach()), rate=0.0 if rate is None else rate
                 )
                 pull = -pull if group.get("maximize") else pull
@@ -79,13 +80,11 @@ class NormPenalty:
         self._replaced = []
 
 
-def _here(name: str, parameter: Tensor, anchor: Anchor) -> Anchor:
-    """The rows of an anchor that live here, moved once instead of at every step."""
-    start, stop = local_rows(name, parameter)
+def _here(name: str, parameter: Tensor, anchor: Anchor) -> Parabola:
+    """The rows of a penalty that live here, moved once instead of at every step."""
     precise = torch.float64 if parameter.dtype == torch.float64 else torch.float32
-    part = anchor.rows(start, stop)
-    fisher, pull = (t.to(parameter.device, precise) for t in (part.fisher, part.pull))
-    return Anchor(fisher, pull, part.batches)
+    part = anchor.parabola().rows(*local_rows(name, parameter))
+    return part.to(parameter.device, precise)
 
 
 def _scaled(pull: Tensor, optimizer: Optimizer) -> Tensor:

@@ -1,12 +1,7 @@
 """Norm layers are held in place by EWC, at a cost that does not grow with the number of tasks.
 
 After each task ``F = Σ_batches B·(∂L/∂w)² / batches`` and the penalty is
-``strength · Σ_tasks F_t (w − w*_t)²`` (docs/methods.md, "Adam-NSCL"). A sum of parabolas is a
-parabola: its gradient, ``2·strength·(ΣF · w − ΣF·w*)``, needs two tensors per parameter, exactly.
-
-A gradient step of rate η overshoots the parabola's lowest point once its curvature exceeds 1/η, and
-diverges beyond 2/η: plain SGD at an ordinary rate after a few tasks, or after one regression. There
-the curvature is taken as 1/η, the strongest pull that a step can carry out.
+``strength · Σ_tasks F_t (w − w*_t)²`` (docs/methods.md, "Adam-NSCL"): one parabola.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +13,7 @@ from torch import Tensor
 
 from nscl.core.capture.losses import default_loss
 from nscl.core.distributed.fsdp import whole
+from nscl.core.norms.parabola import Parabola
 from nscl.core.padding.padding import Padding
 from nscl.core.report import listed
 from nscl.errors import FeatureError
@@ -29,42 +25,22 @@ STRENGTH = 100.0  # the authors' coefficient, without a factor ½
 class Anchor:
     """ΣF and ΣF·w* of one parameter (float64), and how many batches the last F was taken over.
 
-    The methods' ``Parabola`` keeps the centre instead, which is exact enough in float32; memory
-    files hold these two sums.
+    What memory files hold: sums lose nothing when tasks, or parts of one, come together.
     """
 
     fisher: Tensor
     pull: Tensor
     batches: int
 
-    def gradient(
-        self, weight: Tensor, strength: float = STRENGTH, *, rate: Tensor | float = 0.0
-    ) -> Tensor:
-        """Gradient of the penalty at ``weight``, in its dtype; no further than a step can go.
+    def parabola(self, strength: float = STRENGTH) -> Parabola:
+        """``strength · Σ F (w − w*)²``, but for a constant.
 
-        >>> anchor = Anchor(torch.ones(1), torch.zeros(1), 1)
-        >>> anchor.gradient(torch.tensor([0.5]))
-        tensor([100.])
-        >>> anchor.gradient(torch.tensor([0.5]), rate=0.1)  # all the way: 0.1 · 5 = 0.5
-        tensor([5.])
+        >>> anchor = Anchor(torch.tensor([2.0]), torch.tensor([6.0]), 1)
+        >>> anchor.parabola().centre, anchor.parabola().gradient(torch.tensor([4.0]))
+        (tensor([3.]), tensor([400.]))
         """
-        fisher, pull = (t.to(weight.device, torch.float32) for t in (self.fisher, self.pull))
-        if weight.dtype == torch.float64:
-            fisher, pull = self.fisher.to(weight.device), self.pull.to(weight.device)
-        exact = 2.0 * strength * (fisher * weight.to(fisher.dtype) - pull)
-        overshoot = (2.0 * strength * rate * fisher).clamp_min(1.0)
-        return (exact / overshoot).to(weight.dtype)
-
-    def rows(self, start: int, stop: int) -> "Anchor":
-        """The part that belongs to some rows of a sharded parameter; a single number has none."""
-        if self.fisher.ndim == 0:
-            return self
-        return Anchor(self.fisher[start:stop], self.pull[start:stop], self.batches)
-
-    def penalty(self, weight: Tensor, strength: float = STRENGTH) -> float:
-        """Value of the penalty up to the constant Σ F·w*²."""
-        w = weight.detach().double().cpu()
-        return float(strength * (self.fisher * w * w - 2.0 * self.pull * w).sum())
+        centre = torch.where(self.fisher > 0, self.pull / self.fisher, 0.0)
+        return Parabola(2.0 * strength * self.fisher, centre)
 
     def plus(self, other: "Anchor") -> "Anchor":
         """One more task."""

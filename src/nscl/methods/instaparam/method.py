@@ -43,7 +43,7 @@ from nscl.methods.instaparam.policy_fisher import policy_fisher
 from nscl.methods.instaparam.policy_gradient import BranchProbabilities, try_policy
 from nscl.methods.instaparam.super_kernels import SuperNet, super_net_like
 from nscl.methods.regularization.importance_pass import PassOptions, pass_batches
-from nscl.methods.regularization.penalty import Parabola, shared_parameters
+from nscl.methods.regularization.penalty import QuadraticPenalty, shared_parameters
 from nscl.methods.regularization.per_sample_grads import Tensors
 from nscl.methods.running_averages import RunningAverages
 from nscl.methods.teacher import Weights, weights_of
@@ -68,7 +68,7 @@ class InstAParam(Method):
         self.controller_optimizer = AuxiliaryOptimizer(self.controller, rate=options.controller_lr)
         self.snapshots: dict[int, Weights] = {}
         self.counts = torch.zeros(self.net.choices, dtype=torch.float64)
-        self.penalty = Parabola()
+        self.penalty = QuadraticPenalty()
         self._done, self._averages = 0, RunningAverages()
 
     @classmethod

@@ -1,10 +1,8 @@
 """A quadratic penalty on shared parameters, at a cost that does not grow with tasks.
 
-``strength/2 · Σ_tasks Σ_i Ω_i (w_i − w*_i)²`` is, whatever the number of tasks, one parabola: its
-curvature is ``ΣΩ``, its centre ``ΣΩ·w* / ΣΩ``, and a number is left over. Its gradient
-``strength · Ω (w − centre)`` is added to the task's own after the backward pass, so the loss that
-is logged stays the task's. The centre is kept, not ``ΣΩ·w*``: the difference of two large
-products would lose in float32 what the difference of two weights keeps.
+``strength/2 · Σ_tasks Σ_i Ω_i (w_i − w*_i)²`` is, whatever the number of tasks, one parabola of
+each parameter and a number that is left over. Its gradient is added to the task's own after the
+backward pass, so the loss that is logged stays the task's.
 """
 
 from abc import ABC, abstractmethod
@@ -17,78 +15,76 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
+from nscl.core.norms.parabola import Parabola
 from nscl.methods.base import Batch, Lab, Method, Options, Phase
 from nscl.methods.regularization.per_sample_grads import Tensors
 
 
-class Parabola:
+class QuadraticPenalty:
     """``½ Σ_i Ω_i (w_i − c_i)² + rest``, over parameters by name; empty, it is 0 everywhere.
 
-    >>> bowl = Parabola()
-    >>> bowl.add({"w": torch.tensor([1.0])}, {"w": torch.tensor([0.0])})
-    >>> bowl.add({"w": torch.tensor([3.0])}, {"w": torch.tensor([2.0])})
-    >>> bowl.centre["w"], bowl.value({"w": torch.tensor([0.0])})  # ½·1·0² + ½·3·2²
+    >>> penalty = QuadraticPenalty()
+    >>> penalty.add({"w": torch.tensor([1.0])}, {"w": torch.tensor([0.0])})
+    >>> penalty.add({"w": torch.tensor([3.0])}, {"w": torch.tensor([2.0])})
+    >>> penalty.centre["w"], penalty.value({"w": torch.tensor([0.0])})  # ½·1·0² + ½·3·2²
     (tensor([1.5000]), 6.0)
     """
 
     def __init__(self) -> None:
-        self.importance: Tensors = {}
-        self.centre: Tensors = {}
+        self._parabolas: dict[str, Parabola] = {}
         self.rest = 0.0
+
+    @property
+    def importance(self) -> Tensors:
+        """Ω of every parameter."""
+        return {name: parabola.curvature for name, parabola in self._parabolas.items()}
+
+    @property
+    def centre(self) -> Tensors:
+        """Where every parameter is held."""
+        return {name: parabola.centre for name, parabola in self._parabolas.items()}
 
     def add(self, importance: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
         """Add ``½ Σ Ω (w − weights)²``: a penalty of its own for every task."""
-        for name, new in importance.items():
-            weight = weights[name].detach()
-            if name not in self.importance:
-                self.importance[name], self.centre[name] = new.clone(), weight.clone()
-                continue
-            old, gap = self.importance[name], weight - self.centre[name]
-            total = old + new
-            share = torch.where(total > 0, new / total, torch.zeros_like(total))
-            self.rest += 0.5 * float((old * share * gap.square()).sum())
-            self.centre[name] = self.centre[name] + share * gap
-            self.importance[name] = total
+        for name, curvature in importance.items():
+            new, old = _at(curvature, weights[name]), self._parabolas.get(name)
+            if old is not None:
+                self.rest += old.height(new)
+            self._parabolas[name] = new if old is None else old.plus(new)
 
     def move(
         self, importance: Mapping[str, Tensor], weights: Mapping[str, Tensor], *, keep: float = 1.0
     ) -> None:
         """One penalty for all tasks: ``Ω ← keep·Ω + new``, centred at ``weights``."""
         for name, new in importance.items():
-            old = self.importance.get(name)
-            self.importance[name] = new.clone() if old is None else keep * old + new
-            self.centre[name] = weights[name].detach().clone()
+            old = self._parabolas.get(name)
+            total = new if old is None else keep * old.curvature + new
+            self._parabolas[name] = _at(total, weights[name])
 
     def add_gradient(self, parameters: Mapping[str, nn.Parameter], strength: float) -> None:
         """Add ``strength · Ω (w − c)`` to the parameters' gradients."""
-        for name, importance in self.importance.items():
+        for name, parabola in self._parabolas.items():
             parameter = parameters[name]
-            gap = parameter.detach() - self.centre[name]
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            parameter.grad.addcmul_(importance.to(gap.dtype), gap, value=strength)
+            parameter.grad.add_(parabola.gradient(parameter.detach()), alpha=strength)
 
     def pull(self, weights: Mapping[str, Tensor], strength: float) -> Tensor:
         """The length of what ``add_gradient`` adds."""
-        slopes = (
-            importance * (weights[name].detach() - self.centre[name])
-            for name, importance in self.importance.items()
-        )
+        slopes = (p.gradient(weights[name].detach()) for name, p in self._parabolas.items())
         return strength * torch.stack([slope.square().sum() for slope in slopes]).sum().sqrt()
 
     def value(self, weights: Mapping[str, Tensor]) -> float:
-        """The parabola's value at ``weights``."""
-        gaps = {name: weights[name].detach() - centre for name, centre in self.centre.items()}
-        terms = (self.importance[name] * gap.square() for name, gap in gaps.items())
-        return self.rest + 0.5 * sum(float(term.sum()) for term in terms)
+        """How much it is at ``weights``."""
+        return self.rest + sum(p.value(weights[name]) for name, p in self._parabolas.items())
 
     def steepest(self) -> float:
         """The largest curvature of any parameter."""
-        return max((float(value.max()) for value in self.importance.values()), default=0.0)
+        return max((float(omega.max()) for omega in self.importance.values()), default=0.0)
 
     def nbytes(self) -> int:
         """Bytes of both tensors of every parameter."""
-        return sum(t.nbytes for kept in (self.importance, self.centre) for t in kept.values())
+        return sum(parabola.nbytes for parabola in self._parabolas.values())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything, as tensors and a number."""
@@ -96,9 +92,16 @@ class Parabola:
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
         """Take ``state_dict`` back, onto a device."""
-        self.importance = {name: t.to(device) for name, t in state["importance"].items()}
-        self.centre = {name: t.to(device) for name, t in state["centre"].items()}
+        self._parabolas = {
+            name: Parabola(importance, state["centre"][name]).to(device)
+            for name, importance in state["importance"].items()
+        }
         self.rest = float(state["rest"])
+
+
+def _at(importance: Tensor, weight: Tensor) -> Parabola:
+    """A penalty of its own tensors: weights go on being trained."""
+    return Parabola(importance.clone(), weight.detach().clone())
 
 
 def shared_parameters(lab: Lab) -> dict[str, nn.Parameter]:
@@ -131,7 +134,7 @@ class PenaltyMethod(Method, ABC, Generic[P]):
     def __init__(self, lab: Lab, options: P) -> None:
         super().__init__(lab, options)
         self.choices = options
-        self.penalty = Parabola()
+        self.penalty = QuadraticPenalty()
         self._learned: list[nn.Parameter] = []
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:

@@ -80,9 +80,9 @@ class SI(PenaltyMethod[SIOptions]):
 
     def remember(self, task: int) -> None:
         """Turn the path into importances."""
-        shared, xi = self.shared_parameters(), self.choices.xi
+        shared, xi, start = self.shared_parameters(), self.choices.xi, self.penalty.centre
         found = {
-            name: path_importance(path, shared[name].detach() - self.penalty.centre[name], xi)
+            name: path_importance(path, shared[name].detach() - start[name], xi)
             for name, path in self._path.items()
         }
         self.penalty.move(found, shared)
