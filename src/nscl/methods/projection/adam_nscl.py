@@ -9,10 +9,9 @@ from typing import ClassVar, Literal
 
 from pydantic import PositiveFloat
 
-from nscl.core.memory import Memory
 from nscl.core.projection.rules import Energy, Ratio, Ridge, Rule, Tolerance
 from nscl.methods.base import Lab, Options
-from nscl.methods.projection.base import ProjectionMethod, unprotected_heads
+from nscl.methods.projection.base import ProjectionMethod, make_memory
 
 _SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)  # of the energy, for nscl tune
 
@@ -57,14 +56,12 @@ class AdamNSCL(ProjectionMethod):
     tuning: ClassVar = {"a": (3.0, 10.0, 30.0, 100.0)}
 
     def __init__(self, lab: Lab, options: AdamNSCLOptions) -> None:
-        memory = Memory(
-            lab.model,
+        memory = make_memory(
+            lab,
             rule=options.make_rule(),
             acts_on=options.acts_on,
             scale=options.scale,
             norms=options.norms,
-            statistics="update",  # the run's own bn_stats decides
-            exclude=unprotected_heads(lab),
         )
         super().__init__(lab, options, memory)
         self.choices = options

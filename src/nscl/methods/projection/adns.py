@@ -23,7 +23,6 @@ from torch.optim import SGD, Optimizer
 
 from nscl.core.covariance.covariance import Covariance
 from nscl.core.distributed.collectives import sum_over_ranks
-from nscl.core.memory import Memory
 from nscl.core.model.block import Block
 from nscl.core.projection.low_rank_projector import Projection, thin_projection
 from nscl.core.projection.rules import Ratio
@@ -31,7 +30,7 @@ from nscl.core.projection.spectrum import Spectrum, decompose
 from nscl.data.tasks import Split
 from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
 from nscl.methods.distillation.losses import softened_cross_entropy
-from nscl.methods.projection.base import ProjectionMethod, unprotected_heads
+from nscl.methods.projection.base import ProjectionMethod, make_memory
 from nscl.methods.projection.subspaces.basis_growth import spectrum_of
 from nscl.methods.projection.subspaces.null_spaces import combine_null_spaces, projector, threshold
 from nscl.methods.teacher import Weights, answer, eval_mode, placed, weights_of
@@ -90,11 +89,9 @@ class AdNS(ProjectionMethod):
         return {name: v for name, v in cls.tuning.items() if taught or name != "kl_coef"}
 
     def __init__(self, lab: Lab, options: AdNSOptions) -> None:
-        memory = Memory(
-            lab.model,
+        memory = make_memory(
+            lab,
             norms=options.norms,
-            statistics="update",  # the run's own bn_stats decides
-            exclude=unprotected_heads(lab),
             projector=self.project,
         )
         super().__init__(lab, options, memory)

@@ -112,6 +112,14 @@ class ProjectionMethod(Method):
         self._protection = self._protected = None
 
 
+def make_memory(lab: Lab, **options: Any) -> Memory:
+    """A memory of the run's network, without the heads that need no protection.
+
+    The run's own ``bn_stats`` decides about running statistics.
+    """
+    return Memory(lab.model, statistics="update", exclude=unprotected_heads(lab), **options)
+
+
 def unprotected_heads(lab: Lab) -> tuple[str, ...]:
     """What a memory leaves out: a head per task needs no protection.
 

@@ -15,13 +15,12 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from nscl.core.covariance.covariance import Covariance
-from nscl.core.memory import Memory
 from nscl.core.model.block import Block
 from nscl.core.projection.low_rank_projector import Projection
 from nscl.core.projection.spectrum import Spectrum
 from nscl.data.batches import Batches
 from nscl.methods.base import Lab, Options
-from nscl.methods.projection.base import ProjectionMethod, unprotected_heads
+from nscl.methods.projection.base import ProjectionMethod, make_memory
 from nscl.methods.projection.subspaces.basis_growth import Growth, compact, grow, spectrum_of
 
 MOST = 1.0 - 1e-6  # a threshold of 1 would hold directions that are rounding noise
@@ -50,11 +49,9 @@ class GPM(ProjectionMethod):
     tuning: ClassVar = {"threshold": (0.8, 0.9, 0.95, 0.97)}
 
     def __init__(self, lab: Lab, options: GPMOptions) -> None:
-        memory = Memory(
-            lab.model,
+        memory = make_memory(
+            lab,
             norms=options.norms,
-            statistics="update",  # the run's own bn_stats decides
-            exclude=unprotected_heads(lab),
             projector=self.project,
             keep_covariances=False,
         )

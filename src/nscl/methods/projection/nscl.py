@@ -21,10 +21,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from nscl.core.distillation import distillation
-from nscl.core.memory import Memory
 from nscl.core.projection.rules import Budget, Penalty
 from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
-from nscl.methods.projection.base import ProjectionMethod, unprotected_heads
+from nscl.methods.projection.base import ProjectionMethod, make_memory
 from nscl.methods.teacher import eval_features
 
 
@@ -63,13 +62,11 @@ class NSCL(ProjectionMethod):
 
     def __init__(self, lab: Lab, options: NSCLOptions) -> None:
         rule = Budget if options.rule == "budget" else Penalty
-        memory = Memory(
-            lab.model,
+        memory = make_memory(
+            lab,
             rule=rule(options.strength),
             factors=options.factors,
             every=options.every,
-            statistics="update",  # the run's own bn_stats decides
-            exclude=unprotected_heads(lab),
         )
         super().__init__(lab, options, memory)
         self.choices = options

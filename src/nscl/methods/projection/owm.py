@@ -17,17 +17,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
-from torch import nn
 from torch.optim import Optimizer
 
 from nscl.core.covariance.covariance import Covariance
-from nscl.core.memory import Memory
 from nscl.core.model.block import Block
 from nscl.core.projection.low_rank_projector import Projection
 from nscl.core.projection.rules import Ridge
 from nscl.core.projection.spectrum import Spectrum
 from nscl.methods.base import Batch, Lab, Options, Outcome, Phase
-from nscl.methods.projection.base import ProjectionMethod, unprotected_heads
+from nscl.methods.projection.base import ProjectionMethod, make_memory, unprotected_heads
 from nscl.methods.projection.subspaces.recursive_least_squares import Recursion
 
 
@@ -65,16 +63,9 @@ class OWM(ProjectionMethod):
     tuning: ClassVar = {"alpha": (0.01, 0.1, 1.0)}
 
     def __init__(self, lab: Lab, options: OWMOptions) -> None:
-        exclude = unprotected_heads(lab)
-        self._online = _Online(lab.model, options, exclude) if options.mode == "online" else None
+        self._online = _Online(lab, options) if options.mode == "online" else None
         memory = (
-            Memory(
-                lab.model,
-                rule=Ridge(options.alpha),
-                norms=options.norms,
-                statistics="update",  # the run's own bn_stats decides
-                exclude=exclude,
-            )
+            make_memory(lab, rule=Ridge(options.alpha), norms=options.norms)
             if self._online is None
             else self._online.memory
         )
@@ -149,15 +140,10 @@ class OWM(ProjectionMethod):
 class _Online:
     """The published mode: P follows every batch. Its state is P and the steps made in a task."""
 
-    def __init__(self, model: nn.Module, options: OWMOptions, exclude: tuple[str, ...]) -> None:
-        self.recursion = Recursion(model, exclude=exclude)
-        self.memory = Memory(
-            model,
-            norms=options.norms,
-            statistics="update",  # the run's own bn_stats decides
-            exclude=exclude,
-            projector=self.project,
-            keep_covariances=False,
+    def __init__(self, lab: Lab, options: OWMOptions) -> None:
+        self.recursion = Recursion(lab.model, exclude=unprotected_heads(lab))
+        self.memory = make_memory(
+            lab, norms=options.norms, projector=self.project, keep_covariances=False
         )
         self.begin()
         self.follow()
