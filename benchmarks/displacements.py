@@ -23,6 +23,12 @@ def step_as_it_comes(watch: Stopwatch) -> Figure:
     return amortised(watch, "step-default", title, as_it_comes(network()), 1.15)
 
 
+@figure("step-recall")
+def step_with_recall(watch: Stopwatch) -> Figure:
+    title = "the same step with old answers held by recall ÷ plain Adam step"
+    return amortised(watch, "step-recall", title, as_it_comes(network()), 1.5, recalls=True)
+
+
 @figure("step-displacement")
 def hard_step(watch: Stopwatch) -> Figure:
     title = f"step with the hard rule on the displacement, every={EVERY} ÷ plain Adam step"
@@ -30,10 +36,12 @@ def hard_step(watch: Stopwatch) -> Figure:
     return amortised(watch, "step-displacement", title, memory, 1.10)
 
 
-def amortised(watch: Stopwatch, name: str, title: str, memory: Memory, limit: float) -> Figure:
+def amortised(
+    watch: Stopwatch, name: str, title: str, memory: Memory, limit: float, *, recalls: bool = False
+) -> Figure:
     """A memory's mean step from treatment to treatment, beside as many plain ones."""
-    count = memory.every
-    contestants = {"ours": repeated(protected(memory), count), "plain": repeated(plain(), count)}
+    count, ours = memory.every, protected(memory, recalls=recalls)
+    contestants = {"ours": repeated(ours, count), "plain": repeated(plain(), count)}
     times = {n: t.each(count) for n, t in watch.race(contestants).items()}
     note = f"rule={memory.rule}, factors={memory.factors}, every={count}"
     return step_figure(name, title, times["ours"], times["plain"], limit, note)

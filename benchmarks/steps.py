@@ -15,7 +15,7 @@ from benchmarks.figure import Figure, at_most
 from benchmarks.memories import papers
 from benchmarks.network import bases, batch, forward, network
 from benchmarks.timing import Stopwatch, Times
-from nscl import Memory
+from nscl import Memory, distillation
 
 Step = Callable[[], None]
 
@@ -92,10 +92,11 @@ def ours(tasks: int, *, offload: Literal["disk"] | None = None) -> Step:
     return protected(papers(network(), tasks=tasks, offload=offload))
 
 
-def protected(memory: Memory) -> Step:
-    """The same step under the protection of a memory."""
+def protected(memory: Memory, *, recalls: bool = False) -> Step:
+    """The same step under the protection of a memory, also with old answers held by recall."""
     optimizer = torch.optim.Adam(memory.model.parameters(), lr=LEARNING_RATE)
-    return partial(_train, memory.model, optimizer, protection=memory.protect(optimizer))
+    protection, recalling = memory.protect(optimizer), memory if recalls else None
+    return partial(_train, memory.model, optimizer, recalling=recalling, protection=protection)
 
 
 def densely(tasks: int) -> Step:
@@ -121,12 +122,16 @@ def _train(
     optimizer: torch.optim.Optimizer,
     *,
     penalty: Callable[[], Tensor] | None = None,
+    recalling: Memory | None = None,
     protection: object = None,  # keeps the memory alive as long as the step
 ) -> None:
     optimizer.zero_grad()
-    loss = F.cross_entropy(forward(model, batch().images), batch().labels)
+    answer = forward(model, batch().images)
+    loss = F.cross_entropy(answer, batch().labels)
     if penalty is not None:
         loss = loss + penalty()
+    if recalling is not None:
+        loss = loss + distillation(answer, recalling.recall(batch().images, 0))
     loss.backward()
     optimizer.step()
 

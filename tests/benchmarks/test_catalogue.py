@@ -4,7 +4,7 @@ from benchmarks.catalogue import catalogue, chosen
 
 NAMES = [
     "step", "step-dense", "step-25", "step-25-dense", "step-offload",
-    "step-default", "step-displacement",
+    "step-default", "step-recall", "step-displacement",
     "covariance", "remember-pass",
     "remember-factors", "resident-factors",
     "decomposition-2304", "decomposition-4608", "decomposition-task",

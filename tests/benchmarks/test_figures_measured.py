@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("tiny")
 
 TARGETS = {
     "step-default": "≤ 1.15",
+    "step-recall": "≤ 1.5",
     "step-displacement": "≤ 1.1",
     "remember-factors": "≤ 1.8",
     "resident-factors": "≤ 1.05",
@@ -88,12 +89,27 @@ def test_times_are_those_of_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def tick() -> None:
         ticks[0] += 1.0
 
-    monkeypatch.setattr(displacements, "protected", lambda _: tick)
+    monkeypatch.setattr(displacements, "protected", lambda _, **options: tick)
     monkeypatch.setattr(displacements, "plain", lambda: tick)
     monkeypatch.setitem(timing._CLOCKS, "wall", lambda: ticks[0])
     memory = papers_displaced(network.network(), every=4)
     found = amortised(Stopwatch(seconds=0.0), "a", "", memory, 1.1)
     assert (found.ours, found.reference) == (1e3, 1e3)
+
+
+def test_the_third_line_is_part_of_a_step_with_recall(monkeypatch: pytest.MonkeyPatch) -> None:
+    recalled: list[object] = []
+    whole = nscl.Memory.recall
+
+    def spy(memory: nscl.Memory, *args: Any) -> Any:
+        recalled.append(args)
+        return whole(memory, *args)
+
+    monkeypatch.setattr(nscl.Memory, "recall", spy)
+    for recalls in (False, True):
+        step = protected(as_it_comes(network.network()), recalls=recalls)
+        step()
+        assert len(recalled) == recalls
 
 
 @pytest.mark.parametrize("chosen", ["kronecker", "input"])
