@@ -27,6 +27,7 @@ BENCHMARKS = ("split-digits-5", "split-cifar100-10", "split-cifar100-20", "split
 COMMITTED = {path.parent.name: path for path in (ROOT / "results").rglob("config.json")}
 FINISHED = {  # runs of a plan that are committed; those of `nscl tune` have no plan file
     "clinc150-10": 6,
+    "clinc150-10-one-head": 5,
     "mobilenetv2-spectra": 1,
     "nscl": 15,
     "nscl-lwf": 4,
