@@ -114,6 +114,8 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=5, help="0, 1, ... up to this many")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write all outcomes")
     args = parser.parse_args()
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)  # not after all the training
     results = measure(args.seeds)
     show(results)
     if args.json:

@@ -162,6 +162,8 @@ def measure(name: str, args: argparse.Namespace) -> dict[str, list[Scores]]:
 if __name__ == "__main__":
     torch.set_num_threads(1)  # such small matrices gain nothing from a second one
     args = read_options()
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)  # not after all the training
     results = {network: measure(network, args) for network in args.network}
     table = Table("network", "in %", "mean", "forgotten", "new task")
     for network, rows in results.items():

@@ -329,6 +329,8 @@ def show(results: dict[str, dict[str, Any]]) -> None:
 
 if __name__ == "__main__":
     args = read_options()
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)  # not after all the training
     torch.set_num_threads(args.threads)
     results = {method: run(method, args) for method in args.method}
     show(results)

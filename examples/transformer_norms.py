@@ -129,6 +129,8 @@ def read_options() -> argparse.Namespace:
 
 if __name__ == "__main__":
     args = read_options()
+    if args.json:
+        args.json.parent.mkdir(parents=True, exist_ok=True)  # not after all the training
     torch.set_num_threads(1)
     results: dict[str, Any] = measure(args)
     show(results)
