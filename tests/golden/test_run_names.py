@@ -27,10 +27,12 @@ BENCHMARKS = ("split-digits-5", "split-cifar100-10", "split-cifar100-20", "split
 COMMITTED = {path.parent.name: path for path in (ROOT / "results").rglob("config.json")}
 FINISHED = {  # runs of a plan that are committed; those of `nscl tune` have no plan file
     "clinc150-10": 6,
-    "clinc150-10-one-head": 5,
+    "clinc150-10-one-head": 6,
     "mobilenetv2-spectra": 1,
     "nscl": 15,
+    "nscl-cpu-2": 7,
     "nscl-lwf": 4,
+    "nscl-lwf-cpu-2": 4,
     "preset-cpu-2": 4,
     "running-statistics": 6,
     "split-cifar100-10": 20,
